@@ -1,0 +1,173 @@
+r"""The DTC posterior of a kernel, a mean and a dictionary: what a model caches.
+
+This is the one place where kernels meet :mod:`botorch_bkb.linalg`. Kernel values are
+computed in the model's dtype and everything ``m x m`` in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
+from linear_operator.operators import (
+    LinearOperator,
+    RootLinearOperator,
+    SumLinearOperator,
+    to_linear_operator,
+)
+from torch import Tensor
+
+from botorch_bkb.linalg import (
+    Conditional,
+    DTCFactor,
+    Embedding,
+    information,
+    safe_cholesky,
+    solve_rows,
+)
+
+#: Rows of training data embedded at a time.
+CHUNK = 4096
+#: Joint posteriors over more points than this keep their covariance lazy.
+DENSE_LIMIT = 1024
+
+
+def kernel_matrix(kernel: Kernel, X1: Tensor, X2: Tensor | None = None) -> Tensor:
+    r"""``k(X1, X2)`` in float64, ``batch x q1 x q2``."""
+    return kernel(X1, X2).to_dense().double()
+
+
+def kernel_diagonal(kernel: Kernel, X: Tensor) -> Tensor:
+    r"""``k(x, x)`` in float64, ``batch x q``."""
+    return kernel(X, diag=True).double()
+
+
+def dictionary_root(kernel: Kernel, points: Tensor) -> Tensor:
+    r"""The lower factor of ``K_SS``, ``batch x m x m``."""
+    return safe_cholesky(kernel_matrix(kernel, points), precision=points.dtype)
+
+
+def chunks(n: int, size: int = CHUNK) -> Iterator[slice]:
+    r"""Slices that cover ``range(n)``."""
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+@dataclass(frozen=True)
+class Belief:
+    r"""A cached posterior; immutable, and cheap whatever the number of observations.
+
+    Attributes:
+        points: The dictionary's inputs, ``batch x m x d``.
+        factor: Their DTC factor given the training data.
+        extra_points: Inputs conditioned on afterwards, ``batch x q x d``, or None.
+        conditional: The conditional of the DTC process on them, or None.
+    """
+
+    points: Tensor
+    factor: DTCFactor
+    extra_points: Tensor | None = None
+    conditional: Conditional | None = None
+
+    @classmethod
+    @torch.no_grad()
+    def build(
+        cls, kernel: Kernel, points: Tensor, X: Tensor, residual: Tensor, noise: Tensor
+    ) -> Belief:
+        r"""Absorb the data in one pass, ``O(n m^2)`` time and ``O(m)`` memory a row at a time.
+
+        Args:
+            kernel: The covariance module.
+            points: Dictionary inputs, ``batch x m x d``.
+            X: Training inputs, ``batch x n x d``.
+            residual: Targets less the prior mean, ``batch x n``.
+            noise: Noise variances, ``batch x n``.
+        """
+        root = dictionary_root(kernel, points)
+        residual, noise = residual.double(), noise.double()
+        gram, rhs = torch.zeros_like(root), torch.zeros_like(root[..., 0])
+        for rows in chunks(X.shape[-2]):
+            Z = solve_rows(root, kernel_matrix(kernel, X[..., rows, :], points))
+            more_gram, more_rhs = information(Z, residual[..., rows], noise[..., rows])
+            gram, rhs = gram + more_gram, rhs + more_rhs
+        return cls(points, DTCFactor.from_information(root, gram, rhs))
+
+    def with_points_as(self, dtype: torch.dtype) -> Belief:
+        r"""The same belief for a model of another dtype; the algebra stays in float64."""
+        extra = None if self.extra_points is None else self.extra_points.to(dtype)
+        return replace(self, points=self.points.to(dtype), extra_points=extra)
+
+    def embed(self, kernel: Kernel, X: Tensor) -> Embedding:
+        r"""Where ``X`` stands relative to the dictionary."""
+        return self.factor.embed(kernel_matrix(kernel, X, self.points))
+
+    def _mean_and_projection(
+        self, kernel: Kernel, mean: Mean, X: Tensor, e: Embedding
+    ) -> tuple[Tensor, Tensor | None]:
+        value = mean(X).double() + self.factor.mean(e)
+        if self.conditional is None:
+            return value, None
+        V = self.conditional.project(e, kernel_matrix(kernel, X, self.extra_points))
+        return value + (V @ self.conditional.coef.unsqueeze(-1)).squeeze(-1), V
+
+    def moments(self, kernel: Kernel, mean: Mean, X: Tensor) -> tuple[Tensor, LinearOperator]:
+        r"""Posterior mean ``... x q`` and joint covariance ``... x q x q`` at ``X``."""
+        e = self.embed(kernel, X)
+        value, V = self._mean_and_projection(kernel, mean, X, e)
+        if X.shape[-2] > DENSE_LIMIT:
+            return value, self._lazy_covariance(kernel, X, e, V)
+        covar = e.covariance(kernel_matrix(kernel, X))
+        if V is not None:
+            covar = covar - V @ V.mT
+        return value, to_linear_operator(covar.to(X.dtype))
+
+    @staticmethod
+    def _lazy_covariance(kernel: Kernel, X: Tensor, e: Embedding, V: Tensor | None):
+        r"""The same sum of terms, of which nothing ``q x q`` exists until somebody asks."""
+        minus = e.z if V is None else torch.cat([e.z.expand(*V.shape[:-1], -1), V], -1)
+        return SumLinearOperator(
+            kernel(X),
+            RootLinearOperator(e.w.to(X.dtype)),
+            RootLinearOperator(minus.to(X.dtype)).mul(-1),
+        )
+
+    @torch.no_grad()
+    def variance(self, kernel: Kernel, X: Tensor) -> Tensor:
+        r"""Posterior variances ``... x q`` in float64, by chunks, never ``q x q``."""
+        out = []
+        for rows in chunks(X.shape[-2]):
+            x = X[..., rows, :]
+            e = self.embed(kernel, x)
+            var = e.variance(kernel_diagonal(kernel, x))
+            if self.conditional is not None:
+                V = self.conditional.project(e, kernel_matrix(kernel, x, self.extra_points))
+                var = (var - V.square().sum(-1)).clamp_min(0)
+            out.append(var)
+        return torch.cat(out, -1)
+
+    def condition(
+        self, kernel: Kernel, mean: Mean, X: Tensor, targets: Tensor, noise: Tensor
+    ) -> Belief:
+        r"""Condition the DTC process on ``q`` further observations, ``O(m^2 q + q^3)``.
+
+        Args:
+            kernel: The covariance module.
+            mean: The mean module.
+            X: ``batch x q x d``.
+            targets: ``batch' x q``, possibly with more batch dimensions than ``X``.
+            noise: ``batch' x q``.
+        """
+        e = self.embed(kernel, X)
+        prior = kernel_matrix(kernel, X)
+        residual = targets.double() - mean(X).double() - self.factor.mean(e)
+        noise = noise.double()
+        if self.conditional is None:
+            conditional = Conditional.build(e, prior, residual, noise)
+            return Belief(self.points, self.factor, X, conditional)
+        cross = kernel_matrix(kernel, X, self.extra_points)
+        conditional = self.conditional.extend(e, prior, cross, residual, noise)
+        batch = torch.broadcast_shapes(self.extra_points.shape[:-2], X.shape[:-2])
+        points = [t.expand(*batch, *t.shape[-2:]) for t in (self.extra_points, X)]
+        return Belief(self.points, self.factor, torch.cat(points, -2), conditional)

@@ -1,0 +1,6 @@
+r"""BoTorch models."""
+
+from botorch_bkb.models import pathwise  # noqa: F401  registers DTCGP with BoTorch's sampler
+from botorch_bkb.models.dtc import DTCGP
+
+__all__ = ["DTCGP"]

@@ -1,0 +1,69 @@
+r"""Checks of what users hand in: expected, got, remedy."""
+
+from __future__ import annotations
+
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from torch import Tensor
+
+
+def check_finite(name: str, value: Tensor) -> None:
+    r"""Raise if ``value`` has NaN or infinite entries."""
+    bad = ~torch.isfinite(value)
+    if bad.any():
+        first = tuple(torch.nonzero(bad)[0].tolist())
+        raise InputDataError(
+            f"{name} must be finite, got {value[first].item()} at {first} and "
+            f"{int(bad.sum())} such values in all: drop or impute these rows."
+        )
+
+
+def check_training_data(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+    r"""What ``SingleTaskGP`` leaves to fail later, or not at all: sizes and values."""
+    if X.dim() == Y.dim() and X.shape[:-1] != Y.shape[:-1]:
+        raise BotorchTensorDimensionError(
+            "train_X and train_Y must agree in all but the last dimension, got shapes "
+            f"{tuple(X.shape)} and {tuple(Y.shape)}."
+        )
+    if X.dim() > 1 and X.shape[-2] == 0:
+        raise InputDataError(f"train_X must have at least one row, got shape {tuple(X.shape)}.")
+    check_finite("train_X", X)
+    check_finite("train_Y", Y)
+    if Yvar is not None:
+        check_finite("train_Yvar", Yvar)
+        if (Yvar <= 0).any():
+            raise InputDataError(
+                f"train_Yvar must be positive, got a smallest value of {Yvar.min().item()}: use a "
+                "small variance such as 1e-6 for observations without noise."
+            )
+
+
+def check_indices(indices: Tensor, n: int) -> Tensor:
+    r"""Dictionary indices, sorted and without repetition.
+
+    Args:
+        indices: A one-dimensional tensor of integers.
+        n: The number of training points.
+    """
+    if indices.dim() != 1 or indices.is_floating_point() or indices.dtype == torch.bool:
+        raise InputDataError(
+            "dictionary indices must be a one-dimensional LongTensor, got "
+            f"{indices.dtype} of shape {tuple(indices.shape)}."
+        )
+    if len(indices) == 0:
+        raise InputDataError(
+            "The dictionary must have at least one point, got no index: pass "
+            "dictionary=None to have it chosen."
+        )
+    low, high = int(indices.min()), int(indices.max())
+    if low < 0 or high >= n:
+        raise InputDataError(
+            f"dictionary indices must lie in 0..{n - 1}, the rows of train_X, got {low}..{high}."
+        )
+    return indices.long().unique()
+
+
+def check_max_size(size: int | None) -> None:
+    r"""Raise unless ``size`` is None or a positive number."""
+    if size is not None and size < 1:
+        raise InputDataError(f"A dictionary needs at least one point, got a size of {size}.")
