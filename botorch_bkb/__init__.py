@@ -1,6 +1,7 @@
 r"""Gaussian-process optimisation that scales, for the BoTorch ecosystem."""
 
 from botorch_bkb._version import __version__
+from botorch_bkb.acquisition import select_baseline
 from botorch_bkb.dictionaries import (
     AllPoints,
     Automatic,
@@ -20,4 +21,5 @@ __all__ = [
     "InformationThreshold",
     "RidgeLeverageSampling",
     "__version__",
+    "select_baseline",
 ]

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from botorch.exceptions.errors import InputDataError
-from botorch.exceptions.warnings import BotorchWarning
+from botorch.exceptions.warnings import BotorchWarning, InputDataWarning
 from botorch.models.utils.inducing_point_allocators import (
     InducingPointAllocator,
     QualityFunction,
@@ -36,7 +36,7 @@ from torch import Tensor
 
 from botorch_bkb.belief import chunks, dictionary_root, kernel_diagonal, kernel_matrix
 from botorch_bkb.linalg import DTCFactor, Embedding, information, solve_rows
-from botorch_bkb.validation import check_max_size
+from botorch_bkb.validation import check_indices, check_max_size
 
 
 def largest_over_batch(scores: Tensor) -> Tensor:
@@ -458,6 +458,25 @@ class Automatic(DictionaryRule):
 
     def _capped(self, size):
         return replace(self, exact_up_to=min(size, self.exact_up_to), sampling=self.sampling._capped(size))
+
+
+def given_dictionary(indices: Tensor, X: Tensor) -> Tensor:
+    r"""A dictionary the user names: checked, sorted, and without points that repeat others.
+
+    Args:
+        indices: A LongTensor of row indices of ``X``.
+        X: ``batch x n x d`` inputs.
+    """
+    indices = check_indices(indices, X.shape[-2])
+    distinct = first_occurrences(X[..., indices, :])
+    if len(distinct) < len(indices):
+        warnings.warn(
+            f"{len(indices) - len(distinct)} of the {len(indices)} dictionary points equal others "
+            "and were left out: they add nothing, and make the kernel matrix singular.",
+            InputDataWarning,
+            stacklevel=3,
+        )
+    return indices[distinct]
 
 
 def as_rule(dictionary: DictionaryRule | InducingPointAllocator | None) -> DictionaryRule:

@@ -34,7 +34,12 @@ from linear_operator.operators import DiagLinearOperator, LowRankRootLinearOpera
 from torch import Tensor
 
 from botorch_bkb.belief import Belief
-from botorch_bkb.dictionaries import DictionaryRule, as_rule, data_leverage, first_occurrences
+from botorch_bkb.dictionaries import (
+    DictionaryRule,
+    as_rule,
+    first_occurrences,
+    given_dictionary,
+)
 from botorch_bkb.linalg import map_tensors
 from botorch_bkb.models.prior import NystromPrior, embed_with_gradient
 from botorch_bkb.validation import check_finite, check_indices, check_training_data
@@ -121,7 +126,7 @@ class DTCGP(SingleTaskGP):
         check_training_data(train_X, train_Y, train_Yvar)
         indices = None
         if isinstance(dictionary, Tensor):
-            indices, dictionary = check_indices(dictionary, train_X.shape[-2]), None
+            indices, dictionary = given_dictionary(dictionary, train_X), None
         rule = as_rule(dictionary)
         # Plain attributes, so that nothing of this becomes a parameter or a buffer.
         self.__dict__.update(
@@ -203,7 +208,7 @@ class DTCGP(SingleTaskGP):
         Args:
             indices: A LongTensor of row indices of the training data.
         """
-        indices = check_indices(indices, self.train_inputs[0].shape[-2])
+        indices = given_dictionary(indices, self.train_inputs[0])
         model = deepcopy(self)
         model.__dict__.update(_indices=indices, _indices_are_given=True, _belief=None)
         return model

@@ -24,6 +24,7 @@ Reference:
 from __future__ import annotations
 
 import torch
+from botorch.exceptions.errors import UnsupportedError
 from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths, MatheronPath
 from botorch.sampling.pathwise.features import KernelEvaluationMap
 from botorch.sampling.pathwise.paths import GeneralizedLinearPath
@@ -47,6 +48,13 @@ def _draw_matheron_paths_DTCGP(
 ) -> MatheronPath:
     model.eval()
     belief = model._belief_now()
+    if model._aug_batch_shape != model.covar_module.batch_shape:
+        raise UnsupportedError(
+            f"Sample paths need a kernel for each batch, got a kernel with batch shape "
+            f"{tuple(model.covar_module.batch_shape)} in a model with "
+            f"{tuple(model._aug_batch_shape)} (batches of fantasies, for instance): draw from "
+            "the model before it was conditioned in batches."
+        )
     with delattr_ctx(model, "outcome_transform"):
         prior_paths = prior_sampler(model=model, sample_shape=sample_shape)
     with torch.no_grad():

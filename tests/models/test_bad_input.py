@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.fit import fit_gpytorch_mll
+from gpytorch.kernels import Kernel
+from gpytorch.mlls import ExactMarginalLogLikelihood
+
+from botorch_bkb import DTCGP, RidgeLeverageSampling
+from tests.problems import regression
+
+
+@pytest.mark.parametrize("which", ["train_X", "train_Y", "train_Yvar"])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_values_that_are_not_finite_are_refused(which, value):
+    X, Y = regression(10)
+    data = {"train_X": X, "train_Y": Y, "train_Yvar": torch.full_like(Y, 0.1)}
+    data[which] = data[which].clone()
+    data[which][3, 0] = value
+    with pytest.raises(InputDataError, match=rf"{which} must be finite, got .* at \(3, 0\)"):
+        DTCGP(**data)
+
+
+@pytest.mark.parametrize("variance", [0.0, -1.0])
+def test_variances_that_are_not_positive_are_refused(variance):
+    X, Y = regression(10)
+    with pytest.raises(InputDataError, match="train_Yvar must be positive"):
+        DTCGP(X, Y, torch.full_like(Y, variance))
+
+
+def test_mismatched_shapes_are_refused():
+    X, Y = regression(10)
+    with pytest.raises(BotorchTensorDimensionError, match="all but the last dimension"):
+        DTCGP(X, Y[:9])
+    with pytest.raises(BotorchTensorDimensionError, match="output dimension"):
+        DTCGP(X, Y.squeeze(-1))
+    with pytest.raises(BotorchTensorDimensionError, match="Yvar"):
+        DTCGP(X, Y, Y[:5].abs() + 1)
+    with pytest.raises(InputDataError, match="dtype"):
+        DTCGP(X, Y.float())
+    with pytest.raises(InputDataError, match="at least one row"):
+        DTCGP(X[:0], Y[:0])
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        (torch.tensor([], dtype=torch.long), "at least one point"),
+        (torch.tensor([0, 10]), r"0\.\.9"),
+        (torch.tensor([-1]), r"0\.\.9"),
+        (torch.tensor([0.5]), "LongTensor"),
+        (torch.tensor([[1, 2]]), "one-dimensional"),
+        (torch.tensor([True] * 10), "LongTensor"),
+    ],
+)
+def test_bad_dictionaries_are_refused(indices, message):
+    X, Y = regression(10)
+    with pytest.raises(InputDataError, match=message):
+        DTCGP(X, Y, dictionary=indices)
+    with pytest.raises(InputDataError, match=message):
+        DTCGP(X, Y).with_dictionary(indices)
+
+
+def test_repeated_dictionary_points_bring_one_warning():
+    X, Y = regression(10)
+    X[3] = X[1]
+    with pytest.warns(InputDataWarning, match="1 of the 4 dictionary points") as caught:
+        model = DTCGP(X, Y, dictionary=torch.arange(4))
+    assert len(caught) == 1
+    assert model.dictionary_indices.tolist() == [0, 1, 2]
+    assert model.posterior(X).variance.isfinite().all()
+
+
+def test_nearly_repeated_points_are_harmless():
+    X, Y = regression(40)
+    X = torch.cat([X, X + 1e-9, X - 1e-12])
+    model = DTCGP(X, Y.repeat(3, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        posterior = model.posterior(torch.rand(5, 2, dtype=torch.float64))
+    assert posterior.mean.isfinite().all() and (posterior.variance > 0).all()
+
+
+class Indefinite(Kernel):
+    r"""``k(x, x') = |x - x'|``: symmetric, and far from positive definite."""
+
+    def forward(self, x1, x2, diag=False, **params):
+        if diag:
+            return torch.zeros(x1.shape[:-1], dtype=x1.dtype)
+        return torch.cdist(x1, x2)
+
+
+def test_a_kernel_that_is_not_positive_definite_is_named():
+    X, Y = regression(10)
+    with pytest.raises(InputDataError, match="kernel that is not positive definite"):
+        DTCGP(X, Y, covar_module=Indefinite()).posterior(X)
+
+
+def test_bad_observations_leave_the_model_as_it_was():
+    X, Y = regression(20)
+    model = DTCGP(X, Y)
+    before = model.posterior(X).mean
+    new = torch.rand(2, 2, dtype=torch.float64)
+    for bad_X, bad_Y in (
+        (new, torch.tensor([[1.0], [torch.nan]]).double()),
+        (new * torch.inf, Y[:2]),
+    ):
+        with pytest.raises(InputDataError, match="must be finite"):
+            model.condition_on_observations(bad_X, bad_Y)
+    with pytest.raises(BotorchTensorDimensionError):
+        model.condition_on_observations(new, Y[:3])
+    assert torch.equal(model.posterior(X).mean, before)
+    assert model.train_inputs[0].shape == (20, 2)
+
+
+def test_fixed_noise_needs_the_noise_of_new_observations():
+    X, Y = regression(20)
+    model = DTCGP(X, Y, torch.full_like(Y, 0.1))
+    with pytest.raises(InputDataError, match="pass `noise`"):
+        model.condition_on_observations(X[:2], Y[:2])
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.filterwarnings("ignore")
+def test_outcomes_of_any_scale(scale, dtype):
+    X, Y = regression(600, dtype=dtype)
+    model = DTCGP(X, scale * Y, dictionary=RidgeLeverageSampling(2.0, max_size=50))
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    posterior = model.posterior(torch.rand(5, 2, dtype=dtype))
+    assert (posterior.mean / scale).isfinite().all()
+    assert (posterior.variance.double() / scale**2 > 0).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_constant_outcomes_and_far_away_points():
+    X, _ = regression(30)
+    model = DTCGP(X - 0.5, torch.full((30, 1), 3.0, dtype=torch.float64))
+    far = torch.tensor([[1e6, -1e6], [-1e-300, 0.0]], dtype=torch.float64)
+    posterior = model.posterior(far)
+    assert posterior.mean.isfinite().all() and (posterior.variance >= 0).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_all_inputs_equal():
+    X = torch.full((50, 2), 0.3, dtype=torch.float64)
+    Y = torch.randn(50, 1, dtype=torch.float64)
+    model = DTCGP(X, Y)
+    assert model.dictionary_indices.tolist() == [0]
+    posterior = model.posterior(X[:1])
+    torch.testing.assert_close(posterior.mean, Y.mean(0, keepdim=True), atol=0.05, rtol=0)

@@ -1,0 +1,79 @@
+r"""The papers' formulas, written densely and plainly: the oracle of the tests.
+
+Nothing here is fast, cached or clever, and nothing is imported from the package.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def dtc(
+    K_ss: Tensor,
+    K_xs: Tensor,
+    K_ts: Tensor,
+    K_tt: Tensor,
+    y: Tensor,
+    noise: Tensor,
+) -> tuple[Tensor, Tensor]:
+    r"""DTC mean and joint covariance at test points, BKB eq. (4) with noise levels.
+
+    ``z(x) = (K_ss^{1/2})^+ k_s(x)`` by an eigendecomposition, ``V = Z' Lam^{-1} Z + I`` and
+
+    mean = z' V^{-1} Z' Lam^{-1} y
+    cov  = k - z'z + z' V^{-1} z
+    """
+    values, vectors = torch.linalg.eigh(K_ss)
+    cutoff = 1e-14 * values[..., -1:]
+    scale = torch.where(values > cutoff, values, torch.inf).rsqrt()
+    root = vectors * scale.unsqueeze(-2)
+    Z, z = K_xs @ root, K_ts @ root
+    weighted = Z / noise.unsqueeze(-1)
+    V = weighted.mT @ Z + torch.eye(Z.shape[-1], dtype=Z.dtype)
+    inverse = torch.linalg.inv(V)
+    mean = z @ inverse @ weighted.mT @ y.unsqueeze(-1)
+    return mean.squeeze(-1), K_tt - z @ z.mT + z @ inverse @ z.mT
+
+
+def sor_variance(K_ss: Tensor, K_xs: Tensor, K_ts: Tensor, noise: Tensor) -> Tensor:
+    r"""Subset-of-regressors variance: the DTC one with ``Q_tt`` in place of ``K_tt``."""
+    Q_tt = K_ts @ torch.linalg.pinv(K_ss, hermitian=True) @ K_ts.mT
+    zeros = torch.zeros_like(noise)
+    return dtc(K_ss, K_xs, K_ts, Q_tt, zeros, noise)[1].diagonal(dim1=-2, dim2=-1)
+
+
+def exact(K_xx: Tensor, K_tx: Tensor, K_tt: Tensor, y: Tensor, noise: Tensor):
+    r"""Exact GP posterior mean and covariance."""
+    inverse = torch.linalg.inv(K_xx + torch.diag_embed(noise))
+    mean = K_tx @ inverse @ y.unsqueeze(-1)
+    return mean.squeeze(-1), K_tt - K_tx @ inverse @ K_tx.mT
+
+
+def condition(mean: Tensor, cov: Tensor, y_new: Tensor, noise: Tensor, q: int):
+    r"""Condition a joint Gaussian over (rest, last ``q``) on the last ``q`` seen with noise."""
+    n = cov.shape[-1] - q
+    K = cov[..., n:, n:] + torch.diag_embed(noise)
+    gain = cov[..., :n, n:] @ torch.linalg.inv(K)
+    new_mean = mean[..., :n] + (gain @ (y_new - mean[..., n:]).unsqueeze(-1)).squeeze(-1)
+    return new_mean, cov[..., :n, :n] - gain @ cov[..., n:, :n]
+
+
+def log_marginal(covariance: Tensor, y: Tensor) -> Tensor:
+    r"""Log density of ``N(0, covariance)``."""
+    zero = torch.zeros_like(y)
+    return torch.distributions.MultivariateNormal(zero, covariance).log_prob(y)
+
+
+def information_threshold(K: Tensor, noise: Tensor, epsilon: float) -> list[int]:
+    r"""Compressed GP, eq. 2.11-2.12: one point after another, entropies as printed."""
+    kept: list[int] = []
+    for i in range(K.shape[-1]):
+        var = K[i, i]
+        if kept:
+            K_dd = K[kept][:, kept] + torch.diag(noise[kept])
+            var = var - K[i, kept] @ torch.linalg.inv(K_dd) @ K[kept, i]
+        entropy = 0.5 * torch.log(2 * torch.pi * torch.e * (noise[i] + var))
+        if entropy > 0.5 * torch.log(2 * torch.pi * torch.e * noise[i]) + epsilon:
+            kept.append(i)
+    return kept
