@@ -396,9 +396,11 @@ class DTCFactor:
             moved = rows[..., after] + rows[..., index, None] * u.unsqueeze(-2)
             return torch.cat([rows[..., :index], rank_one_solve(u, moved)], -1)
 
-        keep = [*range(index), *range(index + 1, m)]
-        root = self.root[..., keep, :][..., :, keep].clone()
-        root[..., index:, index:] = rank_one_root(tail, u)
+        root = _block_triangular(
+            self.root[..., :index, :index],
+            self.root[..., after, :index],
+            rank_one_root(tail, u),
+        )
         # A is rotated on both sides, Z' Lam^{-1} y = R c on one.
         gram = rotate(rotate(self.info_root @ self.info_root.mT).mT)
         rhs = rotate((self.info_root @ self.coef.unsqueeze(-1)).mT).squeeze(-2)

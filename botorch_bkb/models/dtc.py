@@ -505,6 +505,8 @@ class DTCGP(SingleTaskGP):
         if mode:
             self._merge_appended()
             self.__dict__["_belief"] = None
+        elif self._trace_term:
+            self._added_loss_terms["trace_term"] = None  # it holds a graph of n x m
         return super().train(mode)
 
     def _clear_cache(self) -> None:
@@ -544,6 +546,7 @@ class DTCGP(SingleTaskGP):
 
         state = dict(self.__dict__)
         state.update({k: map_tensors(state[k], detached) for k in ("_belief", "_appended")})
+        state["_added_loss_terms"] = dict.fromkeys(state["_added_loss_terms"])
         return state
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):

@@ -1,0 +1,106 @@
+r"""Device discipline without a GPU, and dtype discipline.
+
+Two proofs that nothing silently lands on the CPU: tensor factories without an explicit
+device are refused while our own code runs, and the tensor core runs on fake tensors of
+another device, which raise where two devices meet. That device is "cuda" where torch was
+built with it; the CPU build cannot index such tensors, and "meta" stands in.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import gpytorch
+import linear_operator
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+from botorch_bkb import DTCGP, InformationThreshold, RidgeLeverageSampling
+from botorch_bkb.linalg import Conditional, DTCFactor, log_evidence, solve_rows
+from tests.problems import rbf, regression
+
+FACTORIES = {
+    torch.arange, torch.empty, torch.eye, torch.full, torch.linspace, torch.ones, torch.rand,
+    torch.randn, torch.randperm, torch.tensor, torch.zeros,
+}  # fmt: skip
+
+
+class NoImplicitDevice(TorchFunctionMode):
+    r"""Refuse factories called by the package without a device."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        if func in FACTORIES and caller.startswith("botorch_bkb") and "device" not in kwargs:
+            raise AssertionError(f"{func.__name__} without a device in {caller}")
+        return func(*args, **kwargs)
+
+
+def test_the_guard_catches_a_factory_without_device():
+    code = compile("import torch\ntorch.zeros(2)", "guarded", "exec")
+    with NoImplicitDevice(), pytest.raises(AssertionError, match="zeros without a device"):
+        exec(code, {"__name__": "botorch_bkb.guarded"})
+
+
+@pytest.mark.parametrize("rule", [None, RidgeLeverageSampling(2.0), InformationThreshold(1e-2)])
+def test_no_factory_without_device(rule, device):
+    X, Y = regression(600, m=2, device=device)
+    with NoImplicitDevice():
+        model = DTCGP(X, Y, dictionary=rule, trace_term=rule is not None)
+        mll = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model).train()
+        mll(model(*model.train_inputs), model.train_targets).sum().backward()
+        posterior = model.posterior(X[:4])
+        assert posterior.mean.device == X.device
+        conditioned = model.condition_on_observations(X[:2] + 0.1, Y[:2])
+        assert conditioned.posterior(X[:4]).variance.device == X.device
+        model.resparsify(torch.Generator().manual_seed(0))
+        assert model.leverage_scores(X[:3]).device == X.device
+        assert model.dictionary_indices.device == X.device
+
+
+OTHER = "cuda" if torch.backends.cuda.is_built() else "meta"
+
+
+def test_fake_tensors_of_two_devices_do_not_mix():
+    with FakeTensorMode(), pytest.raises(RuntimeError, match="same device"):
+        torch.rand(3, 3, device=OTHER) @ torch.rand(3, 3)
+
+
+def test_the_tensor_core_runs_on_fake_tensors_of_another_device():
+    with FakeTensorMode(), linear_operator.settings.trace_mode(True):
+        X = torch.rand(3, 20, 2, device=OTHER, dtype=torch.float64)
+        y, noise = X[..., 0], X[..., 1]
+        S, T = X[..., :5, :], X[..., :4, :]
+        factor = DTCFactor.build(rbf(S, S), rbf(X, S), y, noise)
+        e = factor.embed(rbf(T, S))
+        Z = solve_rows(factor.root, rbf(X, S))
+        outputs = [
+            factor.mean(e),
+            e.covariance(rbf(T, T)),
+            e.variance(y[..., :4]),
+            log_evidence(Z, y, noise),
+            factor.observe(Z[..., 0, :], y[..., 0], noise[..., 0]).coef,
+            factor.drop(Z, 2)[1],
+        ]
+        s = X[..., 6:8, :]
+        outputs.append(factor.append(Z, rbf(s, S), rbf(s, s), rbf(X, s), y, noise)[0].coef)
+        conditional = Conditional.build(e, rbf(T, T), y[..., :4], noise[..., :4])
+        conditional = conditional.extend(
+            factor.embed(rbf(s, S)), rbf(s, s), rbf(s, T), y[..., :2], noise[..., :2]
+        )
+        outputs.append(conditional.project(e, rbf(T, torch.cat([T, s], -2))))
+        assert {out.device.type for out in outputs} == {OTHER}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.filterwarnings("ignore")
+def test_posteriors_have_the_dtype_of_the_data(dtype, device):
+    X, Y = regression(600, dtype=dtype, device=device)
+    model = DTCGP(X, Y, dictionary=RidgeLeverageSampling(2.0))
+    posterior = model.posterior(X[:4])
+    assert posterior.mean.dtype == posterior.variance.dtype == dtype
+    assert model._belief.factor.root.dtype == torch.float64
+    conditioned = model.condition_on_observations(X[:2] + 0.1, Y[:2])
+    assert conditioned.posterior(X[:4]).distribution.covariance_matrix.dtype == dtype
