@@ -11,12 +11,10 @@ from botorch_bkb.dictionaries import (
 )
 from botorch_bkb.models import DTCGP
 
-
-
 __all__ = [
+    "DTCGP",
     "AllPoints",
     "Automatic",
-    "DTCGP",
     "FromAllocator",
     "InformationThreshold",
     "RidgeLeverageSampling",

@@ -24,6 +24,7 @@ from botorch_bkb.linalg import (
     Conditional,
     DTCFactor,
     Embedding,
+    cat_rows,
     information,
     safe_cholesky,
     solve_rows,
@@ -163,11 +164,9 @@ class Belief:
         prior = kernel_matrix(kernel, X)
         residual = targets.double() - mean(X).double() - self.factor.mean(e)
         noise = noise.double()
-        if self.conditional is None:
+        if self.conditional is None or self.extra_points is None:
             conditional = Conditional.build(e, prior, residual, noise)
             return Belief(self.points, self.factor, X, conditional)
         cross = kernel_matrix(kernel, X, self.extra_points)
         conditional = self.conditional.extend(e, prior, cross, residual, noise)
-        batch = torch.broadcast_shapes(self.extra_points.shape[:-2], X.shape[:-2])
-        points = [t.expand(*batch, *t.shape[-2:]) for t in (self.extra_points, X)]
-        return Belief(self.points, self.factor, torch.cat(points, -2), conditional)
+        return Belief(self.points, self.factor, cat_rows(self.extra_points, X), conditional)

@@ -31,10 +31,10 @@ def check_training_data(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
     check_finite("train_Y", Y)
     if Yvar is not None:
         check_finite("train_Yvar", Yvar)
-        if (Yvar <= 0).any():
+        if (Yvar < 0).any():
             raise InputDataError(
-                f"train_Yvar must be positive, got a smallest value of {Yvar.min().item()}: use a "
-                "small variance such as 1e-6 for observations without noise."
+                f"train_Yvar must not be negative, got a smallest value of {Yvar.min().item()}: "
+                "use a small variance such as 1e-6 for observations without noise."
             )
 
 

@@ -65,7 +65,11 @@ class TestDataLeverage:
         S = X[:4]
         rows = torch.repeat_interleave(torch.arange(9), counts)
         _, cov = naive.dtc(
-            rbf(S, S), rbf(X[rows], S), rbf(X, S), rbf(X, X), torch.zeros(len(rows)).double(),
+            rbf(S, S),
+            rbf(X[rows], S),
+            rbf(X, S),
+            rbf(X, X),
+            torch.zeros(len(rows)).double(),
             lam[rows],
         )
         expected = cov.diagonal() / lam
@@ -93,9 +97,7 @@ class TestRidgeLeverageSampling:
         rule, g, draws = RidgeLeverageSampling(oversampling=1.5), generator(1), 4000
         hits = torch.zeros(6)
         for _ in range(draws):
-            chosen = rule.select(
-                X, kernel(), noise(X), scores=scores, counts=counts, generator=g
-            )
+            chosen = rule.select(X, kernel(), noise(X), scores=scores, counts=counts, generator=g)
             hits[chosen] += 1
         p = (1.5 * scores).clamp(max=1)
         p = 1 - (1 - p) ** (1 if counts is None else counts)
@@ -137,8 +139,12 @@ class TestRidgeLeverageSampling:
         )[1].diagonal()
         S = X[chosen]
         sparse = naive.dtc(
-            rbf(S, S, 0.3), rbf(X, S, 0.3), rbf(T, S, 0.3), rbf(T, T, 0.3),
-            torch.zeros(1500).double(), lam,
+            rbf(S, S, 0.3),
+            rbf(X, S, 0.3),
+            rbf(T, S, 0.3),
+            rbf(T, T, 0.3),
+            torch.zeros(1500).double(),
+            lam,
         )[1].diagonal()
         assert len(chosen) < 600
         ratio = sparse / exact
@@ -155,7 +161,8 @@ class TestRidgeLeverageSampling:
 
     def test_never_builds_an_n_by_n_matrix(self, monkeypatch):
         largest = 0
-        from botorch_bkb import belief, dictionaries
+        from botorch_bkb import belief
+        from botorch_bkb.dictionaries import leverage
 
         plain = belief.kernel_matrix
 
@@ -165,7 +172,7 @@ class TestRidgeLeverageSampling:
             largest = max(largest, out.numel())
             return out
 
-        monkeypatch.setattr(dictionaries, "kernel_matrix", watched)
+        monkeypatch.setattr(leverage, "kernel_matrix", watched)
         monkeypatch.setattr(belief, "kernel_matrix", watched)
         X = inputs(6000)
         RidgeLeverageSampling(2.0).select(X, kernel(), noise(X), generator=generator(0))
@@ -232,10 +239,10 @@ class TestInformationThreshold:
         X = inputs(60, d=2)
         rule = InformationThreshold(1e-2)
         whole = rule.select(X, kernel(), noise(X))
-        from botorch_bkb import dictionaries
+        from botorch_bkb.dictionaries import threshold
 
-        plain = dictionaries.chunks
-        monkeypatch.setattr(dictionaries, "chunks", lambda n, size: plain(n, 7))
+        plain = threshold.chunks
+        monkeypatch.setattr(threshold, "chunks", lambda n, size: plain(n, 7))
         assert torch.equal(rule.select(X, kernel(), noise(X)), whole)
 
     def test_stops_growing_by_itself(self):
@@ -284,9 +291,7 @@ class TestAllocators:
     def test_botorch_allocators_are_rules(self):
         X = inputs(30)
         chosen = as_rule(GreedyVarianceReduction()).select(X, kernel(), noise(X))
-        points = GreedyVarianceReduction().allocate_inducing_points(
-            X, kernel(), 30, torch.Size()
-        )
+        points = GreedyVarianceReduction().allocate_inducing_points(X, kernel(), 30, torch.Size())
         assert sorted(X[chosen].squeeze(-1).tolist()) == sorted(points.squeeze(-1).tolist())
 
     def test_an_allocator_that_invents_points_is_refused(self):

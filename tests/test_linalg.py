@@ -103,9 +103,7 @@ def test_observe_equals_a_rebuild(batch):
         torch.cat([p.y, y.unsqueeze(-1)], -1),
         torch.cat([p.noise, noise.unsqueeze(-1)], -1),
     )
-    assert_same(
-        (updated.info_root, updated.coef), (rebuilt.info_root, rebuilt.coef), 1e-9
-    )
+    assert_same((updated.info_root, updated.coef), (rebuilt.info_root, rebuilt.coef), 1e-9)
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])
@@ -115,9 +113,7 @@ def test_append_equals_a_rebuild(batch, counted):
     counts = torch.arange(1, 13) if counted else None
     s, S = p.X[..., 5:8, :], p.X[..., :8, :]
     factor = DTCFactor.build(p.K_ss, p.K_xs, p.y, p.noise, counts)
-    appended, Z = factor.append(
-        p.Z, rbf(s, p.S), rbf(s, s), rbf(p.X, s), p.y, p.noise, counts
-    )
+    appended, Z = factor.append(p.Z, rbf(s, p.S), rbf(s, s), rbf(p.X, s), p.y, p.noise, counts)
     rebuilt = DTCFactor.build(rbf(S, S), rbf(p.X, S), p.y, p.noise, counts)
     assert_same(p.moments(appended, rbf(p.T, S)), p.moments(rebuilt, rbf(p.T, S)))
     assert_same([Z], [solve_rows(appended.root, rbf(p.X, S))])
@@ -141,9 +137,10 @@ def test_append_then_drop_returns_to_the_start():
     s = p.X[7:8]
     factor, Z = p.factor.append(p.Z, rbf(s, p.S), rbf(s, s), rbf(p.X, s), p.y, p.noise)
     factor, Z = factor.drop(Z, 5)
-    assert_same((factor.root, factor.info_root, factor.coef, Z), (
-        p.factor.root, p.factor.info_root, p.factor.coef, p.Z
-    ))
+    assert_same(
+        (factor.root, factor.info_root, factor.coef, Z),
+        (p.factor.root, p.factor.info_root, p.factor.coef, p.Z),
+    )
 
 
 def test_append_a_point_already_there_changes_nothing():
@@ -233,9 +230,7 @@ class TestConditional:
         r"""DTC moments over test points followed by ``q`` new ones, and their kernel."""
         new = torch.rand(*p.X.shape[:-2], q, p.X.shape[-1], dtype=torch.float64)
         points = torch.cat([p.T, new], -2)
-        mean, cov = naive.dtc(
-            p.K_ss, p.K_xs, rbf(points, p.S), rbf(points, points), p.y, p.noise
-        )
+        mean, cov = naive.dtc(p.K_ss, p.K_xs, rbf(points, p.S), rbf(points, points), p.y, p.noise)
         return new, mean, cov
 
     @pytest.mark.parametrize("batch", [(), (3,)])

@@ -11,11 +11,14 @@ References:
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
-from botorch.models.gp_regression import SingleTaskGP
+from botorch.exceptions.errors import (
+    BotorchTensorDimensionError,
+    InputDataError,
+    UnsupportedError,
+)
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils import fantasize as fantasize_flag
@@ -28,32 +31,19 @@ from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from gpytorch.means import Mean
 from gpytorch.mlls import InducingPointKernelAddedLossTerm
-from gpytorch.models import ExactGP
 from gpytorch.module import Module
 from linear_operator.operators import DiagLinearOperator, LowRankRootLinearOperator
 from torch import Tensor
 
 from botorch_bkb.belief import Belief
-from botorch_bkb.dictionaries import (
-    DictionaryRule,
-    as_rule,
-    first_occurrences,
-    given_dictionary,
-)
+from botorch_bkb.dictionaries import DictionaryRule, as_rule, covers, given_dictionary
 from botorch_bkb.linalg import map_tensors
+from botorch_bkb.models.appendable import AppendableGP, Observations, detached
 from botorch_bkb.models.prior import NystromPrior, embed_with_gradient
 from botorch_bkb.validation import check_finite, check_indices, check_training_data
 
 
-class _Appended(NamedTuple):
-    r"""Observations conditioned on: inputs as given and as transformed, and targets."""
-
-    X_original: Tensor
-    X: Tensor
-    targets: Tensor
-
-
-class DTCGP(SingleTaskGP):
+class DTCGP(AppendableGP):
     r"""A sparse GP that drops in wherever ``SingleTaskGP`` stands.
 
     The posterior is the deterministic training conditional on a dictionary ``S`` of ``m`` of
@@ -110,6 +100,15 @@ class DTCGP(SingleTaskGP):
         True
     """
 
+    # Plain attributes, written through ``__dict__``: neither parameters nor buffers.
+    _belief: Belief | None
+    _rule: DictionaryRule
+    _indices: Tensor | None
+    _indices_are_given: bool
+    _drawn_under: Tensor | None
+    _trace_term: bool
+    _added_loss_terms: dict[str, Any]
+
     def __init__(
         self,
         train_X: Tensor,
@@ -127,14 +126,9 @@ class DTCGP(SingleTaskGP):
         indices = None
         if isinstance(dictionary, Tensor):
             indices, dictionary = given_dictionary(dictionary, train_X), None
-        rule = as_rule(dictionary)
-        # Plain attributes, so that nothing of this becomes a parameter or a buffer.
         self.__dict__.update(
-            _train_inputs=None,
-            _train_targets=None,
-            _appended=(),
             _belief=None,
-            _rule=rule,
+            _rule=as_rule(dictionary),
             _indices=indices,
             _indices_are_given=indices is not None,
             _drawn_under=None,
@@ -150,8 +144,6 @@ class DTCGP(SingleTaskGP):
             outcome_transform=outcome_transform,
             input_transform=input_transform,
         )
-        if trace_term:
-            self.register_added_loss_term("trace_term")
 
     @classmethod
     def construct_inputs(
@@ -170,37 +162,33 @@ class DTCGP(SingleTaskGP):
     @property
     def dictionary_indices(self) -> Tensor:
         r"""Rows of the training data that form the dictionary, a sorted LongTensor."""
-        if not self.training:
-            self._ensure_dictionary(self.train_inputs[0])
-        else:
+        X = self.train_inputs[0]
+        if self.training:
             with torch.no_grad():
-                self._ensure_dictionary(self.transform_inputs(self.train_inputs[0]))
-        return self._indices
+                X = self.transform_inputs(X)
+        return self._dictionary(X)
 
-    def _ensure_dictionary(self, X: Tensor) -> None:
+    def _dictionary(self, X: Tensor) -> Tensor:
         r"""Draw the dictionary if there is none, or if the hyperparameters moved since.
 
         While training an existing one stays, so that the objective of a fit stands still.
         """
-        if self._indices is not None and (self.training or self._indices_are_given):
-            return
-        now = self._hyperparameters()
-        if self._indices is not None and self._drawn_under is None:
-            self.__dict__["_drawn_under"] = now  # loaded together with its hyperparameters
-        if self._indices is not None and torch.equal(self._drawn_under, now):
-            return
+        if self._indices is not None:
+            if self.training or self._indices_are_given:
+                return self._indices
+            now = self._hyperparameters()
+            # One that was loaded came together with its hyperparameters.
+            if self._drawn_under is None or torch.equal(self._drawn_under, now):
+                self.__dict__["_drawn_under"] = now
+                return self._indices
         with torch.no_grad():
             indices = self._rule.select(X, self.covar_module, self._noise(X))
-        self.__dict__.update(_indices=indices, _drawn_under=now)
+        self.__dict__.update(_indices=indices, _drawn_under=self._hyperparameters())
+        return indices
 
     def _hyperparameters(self) -> Tensor:
         parameters = [p.detach().flatten().double() for p in self.parameters()]
         return torch.cat(parameters) if parameters else self.train_targets.new_empty(0).double()
-
-    def _covers_data(self, X: Tensor) -> bool:
-        r"""Whether every input is in the dictionary, so that there is nothing sparse."""
-        n, m = X.shape[-2], len(self._indices)
-        return m == n or (2 * m > n and len(first_occurrences(X)) == m)
 
     def with_dictionary(self, indices: Tensor) -> DTCGP:
         r"""A copy of this model with the given dictionary.
@@ -229,9 +217,7 @@ class DTCGP(SingleTaskGP):
         X = self.train_inputs[0]
         noise = self._noise(X)
         scores = self._belief_now().variance(self.covar_module, X) / noise.double()
-        indices = self._rule.select(
-            X, self.covar_module, noise, scores=scores, generator=generator
-        )
+        indices = self._rule.select(X, self.covar_module, noise, scores=scores, generator=generator)
         self.__dict__.update(
             _indices=indices,
             _indices_are_given=False,
@@ -273,20 +259,27 @@ class DTCGP(SingleTaskGP):
     def forward(self, x: Tensor) -> MultivariateNormal:
         r"""The prior: exact in evaluation mode, of rank ``m`` on the training data."""
         if not self.training:
+            if x is self._train_inputs[0] and not covers(self._dictionary(x), x):
+                raise UnsupportedError(
+                    "The prior of the training data is asked for in evaluation mode, as "
+                    "leave-one-out formulas of the exact GP do: they do not hold for a sparse "
+                    "one. Use batch_cross_validation, or folds (Ax does so by itself)."
+                )
             return super().forward(x)
         X = self.transform_inputs(x)
-        self._ensure_dictionary(X.detach())
-        if self._covers_data(X.detach()) and not self._trace_term:
+        indices = self._dictionary(X.detach())
+        if covers(indices, X.detach()) and not self._trace_term:
             return super().forward(x)
-        Z = embed_with_gradient(self.covar_module, X[..., self._indices, :], X)
+        Z = embed_with_gradient(self.covar_module, X[..., indices, :], X)
         mean = self.mean_module(X)
         prior = NystromPrior(mean, LowRankRootLinearOperator(Z))
         if self._trace_term:
             exact = MultivariateNormal(
                 mean, DiagLinearOperator(self.covar_module(X, diag=True).expand(Z.shape[:-1]))
             )
-            term = InducingPointKernelAddedLossTerm(exact, prior, self.likelihood)
-            self.update_added_loss_term("trace_term", term)
+            self._added_loss_terms["trace_term"] = InducingPointKernelAddedLossTerm(
+                exact, prior, self.likelihood
+            )
         return prior
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
@@ -302,16 +295,15 @@ class DTCGP(SingleTaskGP):
         return MultivariateNormal(mean, covar.expand(*batch, *covar.shape[-2:]))
 
     def _belief_now(self) -> Belief:
-        if self._belief is None:
-            X = self.train_inputs[0]
-            self._ensure_dictionary(X)
-            with torch.no_grad():
-                residual = self.train_targets - self.mean_module(X)
-                noise = self._noise(X)
-            points = X[..., self._indices, :]
-            belief = Belief.build(self.covar_module, points, X, residual, noise)
-            self.__dict__["_belief"] = belief
-        return self._belief
+        if self._belief is not None:
+            return self._belief
+        X = self.train_inputs[0]
+        points = X[..., self._dictionary(X), :]
+        with torch.no_grad():
+            residual = self.train_targets - self.mean_module(X)
+        belief = Belief.build(self.covar_module, points, X, residual, self._noise(X))
+        self.__dict__["_belief"] = belief
+        return belief
 
     def _noise(self, X: Tensor) -> Tensor:
         r"""Noise variances of the training data, ``batch x n``."""
@@ -348,220 +340,107 @@ class DTCGP(SingleTaskGP):
             self._validate_tensor_args(X=X, Y=Y, Yvar=noise, strict=False)
         check_finite("X", X)
         check_finite("Y", Y)
-        X_original, targets = X, Y
         if self._num_outputs > 1:
-            X_original, targets, noise = multioutput_to_batch_mode_transform(
-                X, Y, self._num_outputs, noise
-            )
+            X, targets, noise = multioutput_to_batch_mode_transform(X, Y, self._num_outputs, noise)
         else:
             targets = Y.squeeze(-1)
             noise = None if noise is None else noise.squeeze(-1)
-        X = self.transform_inputs(X_original)
         if X.shape[-2] != targets.shape[-1]:
             raise BotorchTensorDimensionError(
                 f"X and Y must have the same number of rows, got {X.shape[-2]} and "
                 f"{targets.shape[-1]}."
             )
-        return self.get_fantasy_model(X, targets, noise=noise, X_original=X_original)
+        return self._condition(Observations(X, self.transform_inputs(X), targets), noise)
 
     def get_fantasy_model(
-        self,
-        inputs: Tensor,
-        targets: Tensor,
-        noise: Tensor | None = None,
-        X_original: Tensor | None = None,
-        **kwargs: Any,
+        self, inputs: Tensor | list[Tensor], targets: Tensor, noise: Tensor | None = None
     ) -> DTCGP:
-        r"""gpytorch's name for conditioning, on transformed inputs and targets.
+        r"""Conditioning under the name gpytorch has for it, on transformed data.
 
         Args:
-            inputs: A ``batch x q x d`` tensor.
-            targets: A ``batch' x q`` tensor.
+            inputs: A ``batch x q x d`` tensor of transformed inputs.
+            targets: A ``batch' x q`` tensor of transformed outcomes.
             noise: A ``batch' x q`` tensor of noise variances.
-            X_original: ``inputs`` before the input transform, where there is one.
-            kwargs: Ignored.
         """
-        inputs = inputs[0] if isinstance(inputs, list | tuple) else inputs
-        inputs = inputs.to(self._train_inputs[0])
-        likelihood, new_noise = self._conditioned_likelihood(inputs, noise)
+        X = inputs if isinstance(inputs, Tensor) else inputs[0]
+        return self._condition(Observations(X, X, targets), noise)
+
+    def _condition(self, new: Observations, noise: Tensor | None) -> DTCGP:
+        new = Observations(*(t.to(self._train_inputs[0]) for t in new))
+        noise = self._noise_of_new(new.X, noise)
         belief = self._belief_now().condition(
-            self.covar_module, self.mean_module, inputs, targets, new_noise
+            self.covar_module, self.mean_module, new.X, new.targets, noise
         )
-        batch = torch.broadcast_shapes(
-            self._targets_shape()[:-1], inputs.shape[:-2], targets.shape[:-1]
-        )
-        n, q = self._targets_shape()[-1], inputs.shape[-2]
-        extra = torch.arange(n, n + q, device=inputs.device)
-        appended = _Appended(inputs if X_original is None else X_original, inputs, targets)
-        model = self._copy_sharing_data()
-        model.likelihood = likelihood
-        model.__dict__.update(
-            _belief=belief,
-            _appended=(*self._appended, appended),
-            _indices=torch.cat([self._indices, extra]),
-            _drawn_under=self._drawn_under,
-        )
-        model._aug_batch_shape = batch
-        model._input_batch_shape = batch if self._num_outputs == 1 else batch[:-1]
+        assert self._indices is not None  # drawn for the belief
+        n, q = self.num_data, new.X.shape[-2]
+        extra = torch.arange(n, n + q, device=new.X.device)
+        model = self._with_observations(new, noise)
+        model.__dict__.update(_belief=belief, _indices=torch.cat([self._indices, extra]))
         return model
 
-    def _conditioned_likelihood(
-        self, X: Tensor, noise: Tensor | None
-    ) -> tuple[Likelihood, Tensor]:
-        r"""The likelihood of the conditioned model, and the noise of the new points."""
-        if not isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+    def _noise_of_new(self, X: Tensor, noise: Tensor | None) -> Tensor:
+        r"""Noise variances of observations at ``X``, ``batch x q``."""
+        if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
             if noise is None:
-                shape = torch.broadcast_shapes(X.shape[:-1], (*self._aug_batch_shape, 1))
-                noise = self.likelihood._shaped_noise_covar(shape, X)
-                noise = noise.diagonal(dim1=-2, dim2=-1)
-            return self.likelihood, noise
-        if noise is None:
-            raise InputDataError(
-                "A model with observed noise levels needs those of the new observations: pass "
-                "`noise`, the variances in outcome-transformed space, shaped like Y."
-            )
-        old = self.likelihood.noise_covar.noise
-        new = noise
-        while new.dim() > old.dim():  # kept free of fantasy batches, or n is multiplied by them
-            new = new.mean(0)
-        likelihood = deepcopy(self.likelihood)
-        likelihood.noise_covar.noise = torch.cat([old, new.expand(*old.shape[:-1], -1)], -1)
-        return likelihood, noise + self.likelihood.second_noise
+                raise InputDataError(
+                    "A model with observed noise levels needs those of the new observations: "
+                    "pass `noise`, the variances in outcome-transformed space, shaped like Y."
+                )
+            return noise + self.likelihood.second_noise
+        if noise is not None:
+            return noise
+        shape = torch.broadcast_shapes(X.shape[:-1], (*self._aug_batch_shape, 1))
+        return self.likelihood._shaped_noise_covar(shape, X).diagonal(dim1=-2, dim2=-1)
 
-    def _copy_sharing_data(self) -> DTCGP:
-        r"""A deep copy of the modules that shares the data and the belief."""
-        shared = [self._train_inputs, self._train_targets, self._belief, self._indices]
-        shared += [self._appended, self._original_train_inputs, self._drawn_under, self.likelihood]
-        return deepcopy(self, {id(value): value for value in shared})
+    # ------------------------------------------------------------------ state
 
-    # ------------------------------------------------------------------ data and state
-
-    def _targets_shape(self) -> torch.Size:
-        r"""Shape of the training targets, found without putting them together."""
-        shape = self._train_targets.shape
-        for block in self._appended:
-            batch = torch.broadcast_shapes(
-                shape[:-1], block.X.shape[:-2], block.targets.shape[:-1]
-            )
-            shape = torch.Size([*batch, shape[-1] + block.X.shape[-2]])
-        return shape
-
-    def _merge_appended(self) -> None:
-        r"""Put conditioned observations among the training data.
-
-        Done only when somebody looks: a model with 64 x 20 fantasies of 50,000 points would
-        otherwise copy all of them 1,280 times.
-        """
-        if not self._appended:
-            return
-        shape = self._targets_shape()
-        blocks, self.__dict__["_appended"] = self._appended, ()
-
-        def joined(parts: list[Tensor], tail: int) -> Tensor:
-            dim = -2 if tail == 2 else -1
-            parts = [p.expand(*shape[:-1], *p.shape[-tail:]) for p in parts]
-            return torch.cat(parts, dim).detach()
-
-        inputs = joined([self._train_inputs[0], *(b.X for b in blocks)], 2)
-        targets = joined([self._train_targets, *(b.targets for b in blocks)], 1)
-        self.__dict__.update(_train_inputs=(inputs,), _train_targets=targets)
-        if self._original_train_inputs is not None:
-            originals = [self._original_train_inputs, *(b.X_original for b in blocks)]
-            self._original_train_inputs = joined(originals, 2)
-
-    @property
-    def train_inputs(self) -> tuple[Tensor, ...] | None:
-        r"""The training inputs, transformed in evaluation mode, those conditioned on included."""
-        self._merge_appended()
-        return self._train_inputs
-
-    @train_inputs.setter
-    def train_inputs(self, value: tuple[Tensor, ...] | None) -> None:
-        self._merge_appended()
-        old = self._train_inputs
-        self.__dict__.update(
-            _train_inputs=None if value is None else tuple(value), _belief=None
-        )
-        if old is None or value is None or old[0].shape[-2] == value[0].shape[-2]:
+    def _forget_belief(self, same_size: bool = True) -> None:
+        self.__dict__["_belief"] = None
+        if same_size or self._indices is None:
             return
         if self._indices_are_given:
-            check_indices(self._indices, value[0].shape[-2])
+            check_indices(self._indices, self._train_inputs[0].shape[-2])
         else:
             self.__dict__["_indices"] = None
 
-    @property
-    def train_targets(self) -> Tensor | None:
-        r"""The training targets, those conditioned on included."""
-        self._merge_appended()
-        return self._train_targets
-
-    @train_targets.setter
-    def train_targets(self, value: Tensor | None) -> None:
-        self._merge_appended()
-        self.__dict__.update(_train_targets=value, _belief=None)
+    def _move_belief(self, like: Tensor) -> None:
+        r"""The belief's ``m x m`` algebra stays in float64 whatever the model's dtype."""
+        if self._indices is not None and self._indices.device != like.device:
+            self.__dict__["_indices"] = self._indices.to(like.device)
+        belief = self._belief
+        if belief is None:
+            return
+        if belief.points.device != like.device:
+            belief = map_tensors(belief, lambda t: t.to(like.device))
+        if belief.points.dtype != like.dtype:
+            belief = belief.with_points_as(like.dtype)
+        self.__dict__["_belief"] = belief
 
     def train(self, mode: bool = True) -> DTCGP:
-        r"""Switch mode. Training may move the hyperparameters, so it forgets the belief."""
-        if mode:
-            self._merge_appended()
-            self.__dict__["_belief"] = None
-        elif self._trace_term:
-            self._added_loss_terms["trace_term"] = None  # it holds a graph of n x m
+        r"""Switch mode; leaving training forgets the graph of the trace term."""
+        if not mode:
+            self._added_loss_terms.pop("trace_term", None)
         return super().train(mode)
 
-    def _clear_cache(self) -> None:
-        self.__dict__["_belief"] = None
-        super()._clear_cache()
-
-    def _apply(self, fn, recurse: bool = True):
-        r"""Move data and belief along; analytic acquisition functions do this at every call.
-
-        The belief's ``m x m`` algebra stays in float64 whatever the model's dtype.
-        """
-        belief, inputs = self._belief, tuple(map(fn, self._train_inputs))
-        targets, appended = fn(self._train_targets), map_tensors(self._appended, fn)
-        if belief is not None:
-            to = inputs[0]
-            if belief.points.device != to.device:
-                belief = map_tensors(belief, lambda t: t.to(to.device))
-            if belief.points.dtype != to.dtype:
-                belief = belief.with_points_as(to.dtype)
-        if self._original_train_inputs is not None:
-            self._original_train_inputs = fn(self._original_train_inputs)
-        indices = None if self._indices is None else self._indices.to(inputs[0].device)
-        self.__dict__.update(
-            _belief=belief,
-            _train_inputs=inputs,
-            _train_targets=targets,
-            _appended=appended,
-            _indices=indices,
-        )
-        return super(ExactGP, self)._apply(fn, recurse)
-
     def __getstate__(self) -> dict[str, Any]:
-        r"""State for ``pickle`` and ``deepcopy``: caches without an autograd graph."""
-
-        def detached(t: Tensor) -> Tensor:
-            return t.detach() if t.requires_grad else t
-
-        state = dict(self.__dict__)
-        state.update({k: map_tensors(state[k], detached) for k in ("_belief", "_appended")})
-        state["_added_loss_terms"] = dict.fromkeys(state["_added_loss_terms"])
-        return state
+        r"""State for ``pickle`` and ``deepcopy``, without autograd graphs."""
+        return {
+            **super().__getstate__(),
+            "_belief": map_tensors(self._belief, detached),
+            "_added_loss_terms": {},
+        }
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
         if self._indices is not None:
-            mask = torch.zeros(
-                self._targets_shape()[-1], dtype=torch.bool, device=self._indices.device
-            )
+            mask = torch.zeros(self.num_data, dtype=torch.bool, device=self._indices.device)
             destination[prefix + "dictionary"] = mask.index_fill(0, self._indices, True)
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
         r"""Adopt a saved dictionary if it is of data of the same size; else keep our own rule."""
         mask = state_dict.pop(prefix + "dictionary", None)
         self.__dict__["_belief"] = None
-        if mask is not None and len(mask) == self._targets_shape()[-1]:
+        if mask is not None and len(mask) == self.num_data:
             indices = torch.nonzero(mask).squeeze(-1).to(self._train_targets.device)
             self.__dict__.update(_indices=indices, _drawn_under=None)
         super()._load_from_state_dict(state_dict, prefix, *args)

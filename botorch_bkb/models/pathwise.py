@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import torch
 from botorch.exceptions.errors import UnsupportedError
-from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths, MatheronPath
 from botorch.sampling.pathwise.features import KernelEvaluationMap
 from botorch.sampling.pathwise.paths import GeneralizedLinearPath
+from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths, MatheronPath
 from botorch.sampling.pathwise.prior_samplers import TPathwisePriorSampler
 from botorch.sampling.pathwise.update_strategies import TPathwiseUpdate
 from botorch.sampling.pathwise.utils import get_input_transform, get_output_transform
@@ -56,7 +56,7 @@ def _draw_matheron_paths_DTCGP(
             "the model before it was conditioned in batches."
         )
     with delattr_ctx(model, "outcome_transform"):
-        prior_paths = prior_sampler(model=model, sample_shape=sample_shape)
+        prior_paths = prior_sampler(model, sample_shape)
     with torch.no_grad():
         points, weight = _update_weights(model, belief, prior_paths)
     feature_map = KernelEvaluationMap(

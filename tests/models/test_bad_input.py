@@ -9,6 +9,7 @@ from botorch.exceptions.warnings import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
 from gpytorch.kernels import Kernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.utils.warnings import NumericalWarning
 
 from botorch_bkb import DTCGP, RidgeLeverageSampling
 from tests.problems import regression
@@ -25,11 +26,19 @@ def test_values_that_are_not_finite_are_refused(which, value):
         DTCGP(**data)
 
 
-@pytest.mark.parametrize("variance", [0.0, -1.0])
-def test_variances_that_are_not_positive_are_refused(variance):
+def test_negative_variances_are_refused():
     X, Y = regression(10)
-    with pytest.raises(InputDataError, match="train_Yvar must be positive"):
-        DTCGP(X, Y, torch.full_like(Y, variance))
+    with pytest.raises(InputDataError, match="train_Yvar must not be negative"):
+        DTCGP(X, Y, torch.full_like(Y, -1.0))
+
+
+def test_variances_of_zero_are_rounded_up_with_one_warning():
+    r"""As in ``SingleTaskGP``: gpytorch rounds up to 1e-6. Ax says "no noise" this way."""
+    X, Y = regression(10)
+    with pytest.warns(NumericalWarning, match="Very small noise") as caught:
+        model = DTCGP(X, Y, torch.zeros_like(Y))
+    assert len(caught) == 1
+    torch.testing.assert_close(model.posterior(X).mean, Y, atol=1e-3, rtol=1e-3)
 
 
 def test_mismatched_shapes_are_refused():

@@ -57,7 +57,9 @@ ACQUISITIONS = {
     "qLogEI": (3, 1, lambda m, X: qLogExpectedImprovement(m, best_f=1.5, sampler=sampler())),
     "qUCB": (3, 1, lambda m, X: qUpperConfidenceBound(m, beta=2.0, sampler=sampler())),
     "qLogNEI": (
-        3, 1, lambda m, X: qLogNoisyExpectedImprovement(m, X_baseline=X, sampler=sampler())
+        3,
+        1,
+        lambda m, X: qLogNoisyExpectedImprovement(m, X_baseline=X, sampler=sampler()),
     ),
     "qLogNEI-joint": (
         3,
@@ -240,6 +242,12 @@ def test_cross_validation_agrees_with_single_task_gp():
     torch.testing.assert_close(*means)
 
 
+def test_leave_one_out_formulas_are_refused_where_they_do_not_hold():
+    X, Y = regression(12)
+    with pytest.raises(UnsupportedError, match="leave-one-out"):
+        loo_cv(DTCGP(X, Y, dictionary=torch.arange(4)).eval())
+
+
 class TestSelectBaseline:
     def test_is_small_raw_and_has_the_best_means(self, sparse):
         X = 10 * sparse.train_inputs[0]
@@ -248,7 +256,7 @@ class TestSelectBaseline:
         assert len(baseline) <= 30
         best = X[model.posterior(X).mean.squeeze(-1).argmax()]
         assert (baseline == best).all(-1).any()
-        assert all((X == b).all(-1).any() for b in baseline)
+        assert all((b == X).all(-1).any() for b in baseline)
 
     def test_is_everything_where_there_is_little(self):
         X, Y = regression(20)

@@ -68,8 +68,9 @@ def pair(request, batch, outputs):
     r"""``SingleTaskGP`` and ``DTCGP`` with a full dictionary on the same data."""
     fixed, transformed = request.param
     X, Y = regression(20, D, outputs, batch)
-    return tuple(build(c, X, Y, fixed_noise=fixed, transformed=transformed)
-                 for c in (SingleTaskGP, DTCGP))
+    return tuple(
+        build(c, X, Y, fixed_noise=fixed, transformed=transformed) for c in (SingleTaskGP, DTCGP)
+    )
 
 
 class TestFullDictionaryIsSingleTaskGP:
@@ -125,9 +126,7 @@ class TestFullDictionaryIsSingleTaskGP:
         X = torch.rand(*exact.batch_shape, 2, D, dtype=torch.float64)
         T = torch.rand(4, *exact.batch_shape, 3, D, dtype=torch.float64)
         exact.posterior(X)
-        fantasies = [
-            m.fantasize(X, SobolQMCNormalSampler(torch.Size([4]), seed=1)) for m in pair
-        ]
+        fantasies = [m.fantasize(X, SobolQMCNormalSampler(torch.Size([4]), seed=1)) for m in pair]
         assert_same_posterior(*(f.posterior(T) for f in fantasies), tolerance=1e-5)
         assert_same_posterior(*(f.posterior(T[0]) for f in fantasies), tolerance=1e-5)
         exact, sparse = fantasies
@@ -166,9 +165,9 @@ def dense_moments(model, T):
     with torch.no_grad():
         y = model.train_targets - model.mean_module(X)
         noise = torch.full_like(y, model.likelihood.noise.item())
-        mean, cov = naive.dtc(*(
-            k(a, b).to_dense() for a, b in ((S, S), (X, S), (T, S), (T, T))
-        ), y, noise)
+        mean, cov = naive.dtc(
+            *(k(a, b).to_dense() for a, b in ((S, S), (X, S), (T, S), (T, T))), y, noise
+        )
         return mean + model.mean_module(T), cov
 
 
@@ -542,8 +541,7 @@ class TestIdioms:
     def test_other_modules(self, modules):
         X, Y = regression(25)
         posteriors = [
-            c(X, Y, **copy.deepcopy(modules)).posterior(X[:3] + 0.1)
-            for c in (SingleTaskGP, DTCGP)
+            c(X, Y, **copy.deepcopy(modules)).posterior(X[:3] + 0.1) for c in (SingleTaskGP, DTCGP)
         ]
         assert_same_posterior(*posteriors, tolerance=1e-6)
 

@@ -1,0 +1,1 @@
+r"""Benchmarks of the package; run one as ``python -m benchmarks.NAME``."""

@@ -1,0 +1,305 @@
+r"""What ``DTCGP`` costs, beside the models one would take instead.
+
+Noisy Hartmann6, ``m = 200`` dictionary (or inducing) points, the same for every model. Each
+figure but that of a fit is the best of several runs, the compared things taking turns.
+
+    python -m benchmarks.model [--quick] [--seed 0] [--out DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import math
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import botorch
+import gpytorch
+import torch
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP, SingleTaskVariationalGP
+from botorch.models.utils import gpytorch_modules as defaults
+from botorch.optim.closures import get_loss_closure_with_grads
+from botorch.test_functions import Hartmann
+from gpytorch.kernels import InducingPointKernel
+from gpytorch.mlls import ExactMarginalLogLikelihood, VariationalELBO
+from torch import Tensor
+
+import botorch_bkb
+from botorch_bkb import DTCGP, RidgeLeverageSampling
+
+D, M, LENGTHSCALE = 6, 200, 2.0
+#: Noise variance for each observation there is: noise in proportion to ``n`` keeps the effective
+#: dimension, and with it the number of points ridge leverage sampling draws, about ``M``.
+NOISE_PER_POINT = 3.6e-6
+#: Seconds after which a competitor's fit is stopped, or a model is left alone after its build.
+LIMIT = 60.0
+
+OURS, OURS_SAMPLED, EXACT, SVGP, SGPR = "DTCGP", "sampled", "SingleTaskGP", "SVGP", "SGPR"
+MODELS = (OURS, EXACT, SVGP, SGPR)
+BUILD, SAMPLED = "build (dictionary given)", "build (dictionary sampled)"
+KERNEL, PRODUCT = "unavoidable: K = k(X; S)", "unavoidable: K'K"
+SINGLE, BATCH, GRADIENT = "posterior q=1", "posterior 20 x q=4", "the same with gradient"
+CONDITION, STEP, FIT = "condition on 4 + posterior q=1", "MLL step with gradient", "fit"
+OPERATIONS = (BUILD, SAMPLED, KERNEL, PRODUCT, SINGLE, BATCH, GRADIENT, CONDITION, STEP, FIT)
+NOTES = """
+Milliseconds. '-': not possible, not asked, or more than a minute or some gigabytes. SVGP is
+SingleTaskVariationalGP, which knows the data only once fitted; SGPR is SingleTaskGP on an
+InducingPointKernel, gpytorch's low-rank evidence switched on. Both move their inducing points
+when fitted. Fits are one run each; inf: a competitor's that was stopped after {limit:.0f} s."""
+
+Times = dict[tuple[str, str, int], float]  # operation, model, n -> seconds
+Effort = tuple[int, float]  # most repeats, most seconds
+
+
+class Problem(NamedTuple):
+    r"""Training data and the rows that serve as dictionary or inducing points."""
+
+    n: int
+    X: Tensor
+    Y: Tensor
+    indices: Tensor
+
+
+def problem(n: int, seed: int) -> Problem:
+    torch.manual_seed(seed)
+    X = torch.rand(n, D, dtype=torch.float64)
+    Y = Hartmann(dim=D, noise_std=0.1)(X).unsqueeze(-1)
+    return Problem(n, X, (Y - Y.mean()) / Y.std(), torch.randperm(n)[:M].sort().values)
+
+
+def kernel(p: Problem):
+    module = defaults.get_covar_module_with_dim_scaled_prior(D).to(p.X)
+    module.lengthscale = LENGTHSCALE
+    return module
+
+
+def make(name: str, p: Problem):
+    r"""A model with the common hyperparameters; the outcomes are standardised already."""
+    likelihood = defaults.get_gaussian_likelihood_with_lognormal_prior().to(p.X)
+    likelihood.noise = NOISE_PER_POINT * p.n
+    k, points = kernel(p), p.X[p.indices].clone()
+    if name == SGPR:
+        k = InducingPointKernel(k, points, likelihood)
+    common = {"likelihood": likelihood, "covar_module": k, "outcome_transform": None}
+    if name in (EXACT, SGPR):
+        return SingleTaskGP(p.X, p.Y, **common)
+    if name == SVGP:
+        return SingleTaskVariationalGP(p.X, p.Y, inducing_points=points, **common)
+    dictionary = p.indices if name == OURS else RidgeLeverageSampling()
+    return DTCGP(p.X, p.Y, dictionary=dictionary, **common)
+
+
+def possible(operation: str, name: str, n: int) -> bool:
+    r"""Whether a model can do it, within a minute and some gigabytes."""
+    if name == EXACT:
+        return n <= (1_000 if operation in (CONDITION, STEP, FIT) else 10_000)
+    if name == SGPR and operation in (BATCH, GRADIENT):
+        return n <= 10_000  # n x m numbers for each t-batch, several times
+    return name == OURS or operation != CONDITION
+
+
+def posterior(model, X: Tensor) -> Tensor:
+    distribution = model.posterior(X).distribution
+    return distribution.mean.sum() + distribution.covariance_matrix.sum()
+
+
+@torch.enable_grad()
+def gradient(model, X: Tensor) -> Tensor:
+    X = X.clone().requires_grad_(True)
+    return torch.autograd.grad(posterior(model, X), X)[0]
+
+
+def condition(model, X: Tensor, Y: Tensor, x: Tensor) -> Tensor:
+    return posterior(model.condition_on_observations(X, Y), x)
+
+
+def objective(name: str, p: Problem):
+    model = make(name, p)
+    if name == SVGP:
+        return VariationalELBO(model.likelihood, model.model, num_data=p.n).train()
+    return ExactMarginalLogLikelihood(model.likelihood, model).train()
+
+
+def evidence(name: str):
+    r"""BoTorch's settings, but for SGPR: they would have it factorise an ``n x n`` matrix."""
+    return gpytorch.settings.fast_computations(False, log_prob=name == SGPR, solves=False)
+
+
+def closure(name: str, mll) -> Callable[[], None]:
+    step = get_loss_closure_with_grads(mll, parameters=dict(mll.named_parameters()))
+
+    def within() -> None:
+        with evidence(name):
+            step()
+
+    return within
+
+
+def best_of(cases: dict[tuple, Callable], effort: Effort, turn: float = 0.02) -> Times:
+    r"""Least seconds of each case; they take turns of at least one call."""
+    repeats, budget = effort
+    best, spent = dict.fromkeys(cases, math.inf), dict.fromkeys(cases, 0.0)
+    for _ in range(repeats):
+        for key, function in cases.items():
+            end = min(budget, spent[key] + turn)
+            while spent[key] <= end:
+                before = time.perf_counter()
+                function()
+                seconds = time.perf_counter() - before
+                best[key] = min(best[key], seconds)
+                spent[key] += seconds
+    return best
+
+
+@torch.no_grad()
+def time_builds(problems: list[Problem], effort: Effort) -> tuple[Times, dict]:
+    r"""Model and first posterior; the kernel matrix and product nothing can do without."""
+    cases, built = {}, {}
+
+    def build(key: tuple, name: str, p: Problem) -> None:
+        built[key] = make(name, p)
+        posterior(built[key], torch.full((1, D), 0.5).to(p.X))
+
+    for p in problems:
+        todo = [(BUILD, name, name) for name in MODELS if possible(BUILD, name, p.n)]
+        for operation, column, name in [*todo, (SAMPLED, OURS, OURS_SAMPLED)]:
+            key = (operation, column, p.n)
+            cases[key] = partial(build, key, name, p)
+        k, S = kernel(p), p.X[p.indices]
+        Z = k(p.X, S).to_dense()
+        cases[KERNEL, OURS, p.n] = lambda k=k, X=p.X, S=S: k(X, S).to_dense()
+        cases[PRODUCT, OURS, p.n] = partial(torch.matmul, Z.mT, Z)
+    return best_of(cases, effort), built
+
+
+@torch.no_grad()
+def time_posteriors(built: dict, times: Times, effort: Effort) -> Times:
+    one, batch, new = (torch.rand(*size, D).double() for size in ((1,), (20, 4), (4,)))
+    calls = {
+        SINGLE: (posterior, one),
+        BATCH: (posterior, batch),
+        GRADIENT: (gradient, batch),
+        CONDITION: (condition, new, torch.randn(4, 1).double(), one),
+    }
+    found: Times = {}
+    for operation, (call, *args) in calls.items():
+        cases = {
+            (operation, name, n): partial(call, model, *args)
+            for (how, name, n), model in built.items()
+            if how == BUILD and possible(operation, name, n) and times[how, name, n] < LIMIT
+        }
+        found |= best_of(cases, effort)
+    return found
+
+
+def time_training(problems: list[Problem], effort: Effort, limit: float) -> Times:
+    r"""Steps, and one fit each; that of a competitor that was stopped counts as infinite."""
+    pairs = [(name, p) for p in problems for name in MODELS if possible(FIT, name, p.n)]
+    steps = {(STEP, name, p.n): closure(name, objective(name, p)) for name, p in pairs}
+    times = best_of(steps, effort)
+    for name, p in pairs:
+        mll = objective(name, p)
+        stop = {} if name == OURS else {"optimizer_kwargs": {"timeout_sec": limit}}
+        before = time.perf_counter()
+        with evidence(name):
+            fit_gpytorch_mll(mll, **stop)
+        seconds = time.perf_counter() - before
+        times[FIT, name, p.n] = math.inf if stop and seconds >= limit else seconds
+    return times
+
+
+def memory_growth(p: Problem) -> float:
+    r"""MiB that everything a model does adds to the largest resident size so far."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    mll, x = objective(OURS_SAMPLED, p), torch.rand(20, 4, D).to(p.X)
+    gradient(mll.model, x)
+    condition(mll.model, p.X[:4] + 0.01, p.Y[:4], x)
+    closure(OURS, mll.train())()
+    fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": 3}})
+    growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return growth / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def print_tables(times: Times, drawn: dict[int, int]) -> None:
+    for n, m in drawn.items():
+        print(f"\nn = {n}, d = {D}, m = {M} ({m} where the dictionary is sampled)")
+        print(f"{'':32}" + "".join(f"{name:>14}" for name in MODELS))
+        for operation in OPERATIONS:
+            cells = (1e3 * times.get((operation, name, n), math.nan) for name in MODELS)
+            line = "".join(f"{ms:14.0f}" if ms >= 1e3 else f"{ms:14.3g}" for ms in cells)
+            print(f"{operation:32}" + line.replace("nan", "  -"))
+
+
+def claim_lines(times: Times, sizes: list[int], memory: float) -> list[str]:
+    small, before, large = sizes[0], sizes[-2], sizes[-1]
+    unavoidable = times[KERNEL, OURS, large] + times[PRODUCT, OURS, large]
+    ratios = [(op, small, 1.5) for op in (SINGLE, BATCH, GRADIENT, CONDITION)] + [(STEP, before, 6)]
+    claims = [
+        (f"{op}: n={large} over n={n}", most, times[op, OURS, large] / times[op, OURS, n])
+        for op, n, most in ratios
+    ]
+    claims += [
+        (f"{op}: over the unavoidable, n={large}", most, times[op, OURS, large] / unavoidable)
+        for op, most in ((BUILD, 3), (SAMPLED, 8))
+    ]
+    claims.append((f"peak memory above the imports in MiB, n={large}", 1024, memory))
+    verdict = {True: "holds", False: "does not hold"}
+    return [f"{what} | <= {most} | {x:.3g} | {verdict[x <= most]}" for what, most, x in claims]
+
+
+def circumstances(seed: int) -> list[str]:
+    versions = (f"{m.__name__} {m.__version__}" for m in (torch, gpytorch, botorch, botorch_bkb))
+    threads = f"{os.cpu_count()} cpus, {torch.get_num_threads()} torch threads"
+    when = f"seed: {seed}, date: {datetime.date.today().isoformat()}"
+    return [f"machine: {platform.platform()}, {threads}", f"versions: {', '.join(versions)}", when]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer repetitions")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="folder for model.csv")
+    parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if args.memory:
+        print(memory_growth(problem(args.memory, args.seed)))
+        return
+    sizes = [1_000, 5_000] if args.quick else [1_000, 10_000, 50_000]
+    effort, limit = ((5, 1.0), 5.0) if args.quick else ((20, 4.0), LIMIT)
+    # First of all: on Linux a process inherits the peak of the one that starts it.
+    again = [sys.executable, *sys.orig_argv[1:], "--memory", str(sizes[-1])]
+    memory = float(subprocess.run(again, check=True, stdout=subprocess.PIPE).stdout)
+    header = circumstances(args.seed)
+    print(*header, sep="\n", flush=True)
+    problems = [problem(n, args.seed) for n in sizes]
+    times, built = time_builds(problems, effort)
+    drawn = {n: len(built[SAMPLED, OURS, n].dictionary_indices) for n in sizes}
+    times |= time_posteriors(built, times, effort)
+    built.clear()
+    times |= time_training(problems, effort, limit)
+    print_tables(times, drawn)
+    print(NOTES.format(limit=limit))
+    lines = claim_lines(times, sizes, memory)
+    print("\nclaim | asked | measured | verdict", *lines, sep="\n")
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        rows = [f"{op},{name},{n},{seconds:.6g}" for (op, name, n), seconds in times.items()]
+        comments = [f"# {line}" for line in [*header, *lines]]
+        text = "\n".join([*comments, "operation,model,n,seconds", *rows, ""])
+        (args.out / "model.csv").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

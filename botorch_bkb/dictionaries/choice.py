@@ -1,0 +1,138 @@
+r"""What a user may hand in as ``dictionary``."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+
+import torch
+from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.models.utils.inducing_point_allocators import InducingPointAllocator
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from botorch_bkb.dictionaries.leverage import RidgeLeverageSampling
+from botorch_bkb.dictionaries.rule import AllPoints, DictionaryRule, first_occurrences
+from botorch_bkb.validation import check_indices, check_max_size
+
+
+@dataclass(frozen=True)
+class FromAllocator(DictionaryRule):
+    r"""Any BoTorch ``InducingPointAllocator`` as a rule.
+
+    The allocator must return a subset of the inputs, as BoTorch's do. BoTorch's build the
+    ``n x n`` kernel matrix: mind the memory beyond some ten thousand points.
+
+    Args:
+        allocator: The allocator.
+        size: How many points to ask for.
+
+    Example:
+        >>> import torch
+        >>> from botorch.models.utils.inducing_point_allocators import GreedyVarianceReduction
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb import FromAllocator
+        >>> X = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1)
+        >>> FromAllocator(GreedyVarianceReduction(), 2).select(X, RBFKernel(), torch.ones(9))
+        tensor([0, 8])
+    """
+
+    allocator: InducingPointAllocator
+    size: int = 200
+
+    def __post_init__(self) -> None:
+        check_max_size(self.size)
+
+    def select(
+        self,
+        X: Tensor,
+        kernel: Kernel,
+        noise: Tensor,
+        *,
+        scores: Tensor | None = None,
+        counts: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""See :meth:`DictionaryRule.select`."""
+        flat = X.reshape(-1, *X.shape[-2:])[0] if X.dim() > 2 else X
+        with torch.no_grad():
+            points = self.allocator.allocate_inducing_points(
+                flat, kernel, min(self.size, flat.shape[-2]), torch.Size()
+            )
+        equal = (points.unsqueeze(-2) == flat.unsqueeze(-3)).all(-1)
+        if not equal.any(-1).all():
+            raise InputDataError(
+                f"{type(self.allocator).__name__} must choose its inducing points among the "
+                "inputs to serve as a dictionary rule; it returned points that are not."
+            )
+        indices = equal.to(torch.uint8).argmax(-1).unique()
+        return indices[first_occurrences(X[..., indices, :])]
+
+    def _capped(self, size: int) -> DictionaryRule:
+        return replace(self, size=min(size, self.size))
+
+
+@dataclass(frozen=True)
+class Automatic(DictionaryRule):
+    r"""All points while there are few, ridge leverage sampling beyond: the default.
+
+    Args:
+        exact_up_to: Up to this many inputs the dictionary is all of them.
+        sampling: The rule used beyond.
+    """
+
+    exact_up_to: int = 500
+    sampling: DictionaryRule = field(default_factory=lambda: RidgeLeverageSampling(max_size=1000))
+
+    def select(
+        self,
+        X: Tensor,
+        kernel: Kernel,
+        noise: Tensor,
+        *,
+        scores: Tensor | None = None,
+        counts: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""See :meth:`DictionaryRule.select`."""
+        rule = AllPoints() if X.shape[-2] <= self.exact_up_to else self.sampling
+        return rule.select(X, kernel, noise, scores=scores, counts=counts, generator=generator)
+
+    def _capped(self, size: int) -> DictionaryRule:
+        return replace(
+            self, exact_up_to=min(size, self.exact_up_to), sampling=self.sampling._capped(size)
+        )
+
+
+def given_dictionary(indices: Tensor, X: Tensor) -> Tensor:
+    r"""A dictionary the user names: checked, sorted, and without points that repeat others.
+
+    Args:
+        indices: A LongTensor of row indices of ``X``.
+        X: ``batch x n x d`` inputs.
+    """
+    indices = check_indices(indices, X.shape[-2])
+    distinct = first_occurrences(X[..., indices, :])
+    if len(distinct) < len(indices):
+        warnings.warn(
+            f"{len(indices) - len(distinct)} of the {len(indices)} dictionary points equal others "
+            "and were left out: they add nothing, and make the kernel matrix singular.",
+            InputDataWarning,
+            stacklevel=3,
+        )
+    return indices[distinct]
+
+
+def as_rule(dictionary: DictionaryRule | InducingPointAllocator | None) -> DictionaryRule:
+    r"""The rule a user meant: None is :class:`Automatic`, an allocator is wrapped."""
+    if dictionary is None:
+        return Automatic()
+    if isinstance(dictionary, DictionaryRule):
+        return dictionary
+    if isinstance(dictionary, InducingPointAllocator):
+        return FromAllocator(dictionary)
+    raise InputDataError(
+        "dictionary must be None, a LongTensor of indices, a rule such as "
+        f"RidgeLeverageSampling(), or a BoTorch InducingPointAllocator, got {dictionary!r}."
+    )

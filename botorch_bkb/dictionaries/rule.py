@@ -1,0 +1,128 @@
+r"""What a dictionary rule is, and what all of them need."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from botorch.models.utils.inducing_point_allocators import (
+    InducingPointAllocator,
+    QualityFunction,
+    UnitQualityFunction,
+)
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+
+def largest_over_batch(scores: Tensor) -> Tensor:
+    r"""``batch x n -> n``: the score that makes one dictionary serve every batch."""
+    return scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
+
+
+def first_occurrences(X: Tensor) -> Tensor:
+    r"""Sorted indices of the first of each group of equal rows.
+
+    Args:
+        X: ``batch x n x d``; rows are equal if they are in every batch.
+    """
+    flat = X.movedim(-2, 0).flatten(1) if X.dim() > 2 else X
+    _, group = torch.unique(flat, dim=0, return_inverse=True)
+    n = flat.shape[0]
+    first = torch.full((int(group.max()) + 1,), n, dtype=torch.long, device=X.device)
+    first = first.scatter_reduce(0, group, torch.arange(n, device=X.device), "amin")
+    return first.sort().values
+
+
+def covers(indices: Tensor, X: Tensor) -> bool:
+    r"""Whether every distinct row of ``X`` is in the dictionary: nothing is sparse then."""
+    n, m = X.shape[-2], len(indices)
+    return m == n or (2 * m > n and len(first_occurrences(X)) == m)
+
+
+class DictionaryRule(InducingPointAllocator):
+    r"""Chooses the dictionary among the inputs."""
+
+    #: Noise variance assumed where there is no likelihood to ask: as a BoTorch allocator.
+    noise_var: float = 0.01
+
+    @abstractmethod
+    def select(
+        self,
+        X: Tensor,
+        kernel: Kernel,
+        noise: Tensor,
+        *,
+        scores: Tensor | None = None,
+        counts: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""Choose the dictionary.
+
+        Args:
+            X: ``batch x n x d`` inputs, already transformed.
+            kernel: The covariance module.
+            noise: ``batch x n`` noise variances of single observations.
+            scores: ``batch x n`` leverage scores under the current belief. Without them a
+                rule that needs scores finds its own.
+            counts: ``n`` numbers of pulls of each input.
+            generator: Source of randomness; torch's global one by default.
+
+        Returns:
+            Sorted ``m`` indices into the rows of ``X``, no two of them of equal rows.
+        """
+
+    def allocate_inducing_points(
+        self, inputs: Tensor, covar_module: Kernel, num_inducing: int, input_batch_shape: torch.Size
+    ) -> Tensor:
+        r"""BoTorch's interface: at most ``num_inducing`` of the inputs, ``batch x m x d``."""
+        noise = torch.full_like(inputs[..., 0], self.noise_var)
+        with torch.no_grad():
+            indices = self._capped(num_inducing).select(inputs, covar_module, noise)
+        return inputs[..., indices, :]
+
+    @abstractmethod
+    def _capped(self, size: int) -> DictionaryRule:
+        r"""The same rule with a dictionary of at most ``size``."""
+
+    def _get_quality_function(self) -> QualityFunction:
+        return UnitQualityFunction()
+
+
+@dataclass(frozen=True)
+class AllPoints(DictionaryRule):
+    r"""Every distinct input: the exact Gaussian process.
+
+    Args:
+        max_size: Take an evenly spaced subset of this size where there are more.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb import AllPoints
+        >>> X = torch.tensor([[0.0], [1.0], [0.0]], dtype=torch.float64)
+        >>> AllPoints().select(X, RBFKernel(), torch.ones(3))
+        tensor([0, 1])
+    """
+
+    max_size: int | None = None
+
+    def select(
+        self,
+        X: Tensor,
+        kernel: Kernel,
+        noise: Tensor,
+        *,
+        scores: Tensor | None = None,
+        counts: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        r"""See :meth:`DictionaryRule.select`."""
+        indices = first_occurrences(X)
+        if self.max_size is not None and len(indices) > self.max_size:
+            steps = torch.arange(self.max_size, device=X.device)
+            indices = indices[(steps * len(indices)) // self.max_size]
+        return indices
+
+    def _capped(self, size: int) -> DictionaryRule:
+        return AllPoints(max_size=size)

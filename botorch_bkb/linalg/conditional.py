@@ -1,0 +1,85 @@
+r"""The exact conditional of the DTC process on further observations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from torch import Tensor
+
+from botorch_bkb.linalg.cholesky import block_triangular, solve_rows, solve_vector
+from botorch_bkb.linalg.factor import Embedding
+
+
+@dataclass(frozen=True)
+class Conditional:
+    r"""The exact conditional of the DTC process on ``q`` further observations.
+
+    The process with the DTC mean and covariance is a Gaussian process like any other.
+    Conditioned on ``(X_q, y_q)`` with ``M = cov(X_q, X_q) + Lam_q = T T'``:
+
+    .. code-block:: text
+
+        mean(x | q)   = mean(x) + cov(x, X_q) M^{-1} (y_q - mean(X_q))
+        cov(x,x' | q) = cov(x, x') - cov(x, X_q) M^{-1} cov(X_q, x')
+
+    A fixed-dictionary update could not do this: it leaves the residual variance off the
+    dictionary's span where it was. ``O(m^2 q + q^3)``, whatever the number of observations.
+
+    Attributes:
+        embedding: Of the ``q`` points.
+        root: ``... x q x q``, the lower factor ``T``.
+        coef: ``... x q``, ``T^{-1}(y_q - mean(X_q))``; may have more batch dimensions (one
+            for each fantasy of the outcomes) than ``root``.
+    """
+
+    embedding: Embedding
+    root: Tensor
+    coef: Tensor
+
+    @classmethod
+    def build(cls, e: Embedding, prior: Tensor, residual: Tensor, noise: Tensor) -> Conditional:
+        r"""Condition on points with kernel matrix ``prior``.
+
+        Args:
+            e: Embedding of the points, ``... x q x m``.
+            prior: Their kernel matrix, ``... x q x q``.
+            residual: ``y_q - mean(X_q)``, ``... x q``.
+            noise: Noise variances, ``... x q``.
+        """
+        root = psd_safe_cholesky(e.covariance(prior) + torch.diag_embed(noise))
+        return cls(e, root, solve_vector(root, residual))
+
+    def extend(
+        self, e: Embedding, prior: Tensor, cross: Tensor, residual: Tensor, noise: Tensor
+    ) -> Conditional:
+        r"""Condition further: sequential conditioning equals joint conditioning.
+
+        Args:
+            e: Embedding of the ``k`` new points.
+            prior: Their kernel matrix, ``... x k x k``.
+            cross: Kernel between new and earlier points, ``... x k x q``.
+            residual: ``y_k - mean(X_k)`` under the DTC posterior, ``... x k``.
+            noise: Noise variances, ``... x k``.
+        """
+        left = solve_rows(self.root, e.posterior_covariance(self.embedding, cross))
+        corner = e.covariance(prior) + torch.diag_embed(noise)
+        tail = psd_safe_cholesky(corner - left @ left.mT)
+        residual = residual - (left @ self.coef.unsqueeze(-1)).squeeze(-1)
+        new = solve_vector(tail, residual)
+        return Conditional(
+            Embedding(*(cat_rows(a, b) for a, b in zip(self.embedding, e, strict=True))),
+            block_triangular(self.root, left, tail),
+            cat_rows(self.coef.unsqueeze(-1), new.unsqueeze(-1)).squeeze(-1),
+        )
+
+    def project(self, e: Embedding, cross: Tensor) -> Tensor:
+        r"""``cov(x, X_q) T^{-T}``, ``... x p x q``, for points with kernel ``cross``."""
+        return solve_rows(self.root, e.posterior_covariance(self.embedding, cross))
+
+
+def cat_rows(first: Tensor, second: Tensor) -> Tensor:
+    r"""Concatenate along the second last dimension, broadcasting the batch."""
+    batch = torch.broadcast_shapes(first.shape[:-2], second.shape[:-2])
+    return torch.cat([t.expand(*batch, *t.shape[-2:]) for t in (first, second)], -2)

@@ -1,0 +1,246 @@
+r"""The DTC posterior as a value: factorise once, apply often."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from torch import Tensor
+
+from botorch_bkb.linalg.cholesky import (
+    block_triangular,
+    extend_cholesky,
+    rank_one_root,
+    rank_one_solve,
+    safe_cholesky,
+    solve_rows,
+    solve_vector,
+)
+
+
+class Embedding(NamedTuple):
+    r"""Where points stand relative to a :class:`DTCFactor`: ``z`` and ``w = R^{-1} z``."""
+
+    z: Tensor  #: ``... x q x m``
+    w: Tensor  #: ``... x q x m``
+
+    def posterior_covariance(self, other: Embedding, prior: Tensor) -> Tensor:
+        r"""DTC covariance between two sets of points, ``prior`` being their kernel matrix."""
+        return prior - self.z @ other.z.mT + self.w @ other.w.mT
+
+    def covariance(self, prior: Tensor) -> Tensor:
+        r"""Joint DTC covariance, ``... x q x q``, its diagonal no less than ``|w|^2``."""
+        residual = prior - self.z @ self.z.mT
+        lift = residual.diagonal(dim1=-2, dim2=-1).clamp_max(0).neg()
+        return residual + torch.diag_embed(lift) + self.w @ self.w.mT
+
+    def variance(self, prior: Tensor) -> Tensor:
+        r"""DTC variance, ``... x q``, ``prior`` being ``k(x,x)``."""
+        return (prior - self.z.square().sum(-1)).clamp_min(0) + self.w.square().sum(-1)
+
+
+def information(
+    Z: Tensor, targets: Tensor, noise: Tensor, counts: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    r"""What the data say of ``theta``: ``Z' Lam^{-1} Z`` and ``Z' Lam^{-1} y``.
+
+    Both are sums over the data, so blocks of rows may be added up.
+
+    Args:
+        Z: ``batch x n x m`` embedded inputs.
+        targets: ``batch x n`` observations, or sums of rewards where ``counts`` are given.
+        noise: ``batch x n`` noise variance of a single observation.
+        counts: ``n`` numbers of pulls.
+    """
+    weighted = Z / noise.unsqueeze(-1)
+    rhs = (weighted * targets.unsqueeze(-1)).sum(-2)
+    if counts is not None:
+        weighted = weighted * counts.unsqueeze(-1)
+    return weighted.mT @ Z, rhs
+
+
+def log_evidence(Z: Tensor, targets: Tensor, noise: Tensor) -> Tensor:
+    r"""Log density of ``y ~ N(0, Z Z' + Lam)`` in ``O(n m^2)``.
+
+    .. code-block:: text
+
+        -1/2 [ y'Lam^{-1}y - |c|^2 + log det A + log det Lam + n log 2 pi ]
+
+    Args:
+        Z: ``batch x n x m``.
+        targets: ``batch x n``.
+        noise: ``batch x n``.
+    """
+    scale = noise.rsqrt()
+    Z, targets = Z * scale.unsqueeze(-1), targets * scale
+    eye = torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device)
+    info_root = psd_safe_cholesky(Z.mT @ Z + eye)
+    coef = solve_vector(info_root, (Z.mT @ targets.unsqueeze(-1)).squeeze(-1))
+    quadratic = targets.square().sum(-1) - coef.square().sum(-1)
+    logdet = 2 * info_root.diagonal(dim1=-2, dim2=-1).log().sum(-1) + noise.log().sum(-1)
+    return -0.5 * (quadratic + logdet + targets.shape[-1] * math.log(2 * math.pi))
+
+
+@dataclass(frozen=True)
+class DTCFactor:
+    r"""The DTC posterior as three tensors, built once and applied often.
+
+    Attributes:
+        root: ``batch x m x m``, the lower factor ``L`` of ``K_SS``.
+        info_root: ``batch x m x m``, the lower factor ``R`` of ``A = I + Z' Lam^{-1} Z``.
+        coef: ``batch x m``, ``c = R^{-1} Z' Lam^{-1} y``.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb.linalg import DTCFactor
+        >>> K = torch.tensor([[1.0, 0.5], [0.5, 1.0]], dtype=torch.float64)
+        >>> y, noise = torch.ones(2, dtype=torch.float64), torch.full((2,), 0.5).double()
+        >>> factor = DTCFactor.build(K, K, y, noise)
+        >>> e = factor.embed(K)
+        >>> exact = torch.linalg.solve(K + noise.diag(), K)
+        >>> torch.allclose(factor.mean(e), exact.T @ y)
+        True
+        >>> torch.allclose(e.covariance(K), K - K @ exact)
+        True
+    """
+
+    root: Tensor
+    info_root: Tensor
+    coef: Tensor
+
+    @classmethod
+    def build(
+        cls,
+        K_SS: Tensor,
+        K_XS: Tensor,
+        targets: Tensor,
+        noise: Tensor,
+        counts: Tensor | None = None,
+    ) -> DTCFactor:
+        r"""Factorise from kernel matrices; see :func:`information` for the arguments.
+
+        Args:
+            K_SS: ``batch x m x m``.
+            K_XS: ``batch x n x m``.
+            targets: ``batch x n``.
+            noise: ``batch x n``.
+            counts: ``n``.
+        """
+        root = safe_cholesky(K_SS)
+        return cls.from_information(
+            root, *information(solve_rows(root, K_XS), targets, noise, counts)
+        )
+
+    @classmethod
+    def from_information(cls, root: Tensor, gram: Tensor, rhs: Tensor) -> DTCFactor:
+        r"""Factorise from ``L``, ``Z' Lam^{-1} Z`` and ``Z' Lam^{-1} y``."""
+        eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+        info_root = psd_safe_cholesky(gram + eye)
+        return cls(root, info_root, solve_vector(info_root, rhs))
+
+    def embed(self, K_xS: Tensor) -> Embedding:
+        r"""``z`` and ``w`` of points with kernel values ``K_xS`` (``... x q x m``)."""
+        z = solve_rows(self.root, K_xS)
+        return Embedding(z, solve_rows(self.info_root, z))
+
+    def mean(self, e: Embedding) -> Tensor:
+        r"""Posterior mean, ``... x q``."""
+        return (e.w @ self.coef.unsqueeze(-1)).squeeze(-1)
+
+    def observe(self, z: Tensor, target: Tensor, noise: Tensor) -> DTCFactor:
+        r"""One more observation at an embedded point, by a rank-one update in ``O(m^2)``.
+
+        Args:
+            z: ``batch x m``.
+            target: ``batch``.
+            noise: ``batch``.
+        """
+        z, target = z * noise.rsqrt().unsqueeze(-1), target * noise.rsqrt()
+        u = solve_vector(self.info_root, z)
+        coef = (self.coef + u * target.unsqueeze(-1)).unsqueeze(-2)
+        return replace(
+            self,
+            info_root=rank_one_root(self.info_root, u),
+            coef=rank_one_solve(u, coef).squeeze(-2),
+        )
+
+    def append(
+        self,
+        Z: Tensor,
+        K_sS: Tensor,
+        K_ss: Tensor,
+        K_Xs: Tensor,
+        targets: Tensor,
+        noise: Tensor,
+        counts: Tensor | None = None,
+    ) -> tuple[DTCFactor, Tensor]:
+        r"""``k`` more dictionary points, in ``O(n m k)``: each adds one coordinate.
+
+        Args:
+            Z: ``batch x n x m``, the embedded observations.
+            K_sS: ``batch x k x m``, new against old dictionary points.
+            K_ss: ``batch x k x k``.
+            K_Xs: ``batch x n x k``, observations against new dictionary points.
+            targets: ``batch x n``; see :func:`information`.
+            noise: ``batch x n``.
+            counts: ``n``.
+
+        Returns:
+            The new factor, and the observations embedded in it (``batch x n x (m+k)``).
+        """
+        root = extend_cholesky(self.root, K_sS, K_ss)
+        m = self.root.shape[-1]
+        left, tail = root[..., m:, :m], root[..., m:, m:]
+        new = solve_rows(tail, K_Xs - Z @ left.mT)
+        Z = torch.cat([Z, new], -1)
+        weight = (noise if counts is None else noise / counts).reciprocal().unsqueeze(-1)
+        cross = new.mT @ (Z * weight)  # the new rows of Z' Lam^{-1} Z
+        k = new.shape[-1]
+        eye = torch.eye(k, dtype=Z.dtype, device=Z.device)
+        left = solve_rows(self.info_root, cross[..., :m])
+        tail = psd_safe_cholesky(cross[..., m:] + eye - left @ left.mT)
+        rhs = (new * (targets / noise).unsqueeze(-1)).sum(-2)
+        rhs = rhs - (left @ self.coef.unsqueeze(-1)).squeeze(-1)
+        extra = solve_vector(tail, rhs)
+        factor = DTCFactor(
+            root, block_triangular(self.info_root, left, tail), torch.cat([self.coef, extra], -1)
+        )
+        return factor, Z
+
+    def drop(self, Z: Tensor, index: int) -> tuple[DTCFactor, Tensor]:
+        r"""One dictionary point less, in ``O(n m + m^3)``.
+
+        Deleting row ``j`` of ``L`` leaves a rank-one term in the block below it. With
+        ``u = L_33^{-1} l_32`` the coordinates after ``j`` become ``D^{-1}(z_3 + u z_j)``, the
+        others stay (:func:`rank_one_solve`): a rotation of which the last coordinate is
+        thrown away.
+
+        Args:
+            Z: ``batch x n x m``, the embedded observations.
+            index: Position of the point in the dictionary.
+
+        Returns:
+            The new factor, and the observations embedded in it (``batch x n x (m-1)``).
+        """
+        m = self.root.shape[-1]
+        after = slice(index + 1, m)
+        tail = self.root[..., after, after]
+        u = solve_vector(tail, self.root[..., after, index])
+
+        def rotate(rows: Tensor) -> Tensor:
+            moved = rows[..., after] + rows[..., index, None] * u.unsqueeze(-2)
+            return torch.cat([rows[..., :index], rank_one_solve(u, moved)], -1)
+
+        root = block_triangular(
+            self.root[..., :index, :index],
+            self.root[..., after, :index],
+            rank_one_root(tail, u),
+        )
+        # A is rotated on both sides, Z' Lam^{-1} y = R c on one.
+        gram = rotate(rotate(self.info_root @ self.info_root.mT).mT)
+        rhs = rotate((self.info_root @ self.coef.unsqueeze(-1)).mT).squeeze(-2)
+        info_root = psd_safe_cholesky(gram)
+        return DTCFactor(root, info_root, solve_vector(info_root, rhs)), rotate(Z)

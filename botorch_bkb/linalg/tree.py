@@ -1,0 +1,22 @@
+r"""Nested values of tensors, moved or detached as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+from torch import Tensor
+
+
+def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    r"""A copy of a (nested) dataclass or tuple of tensors with ``function`` applied to each."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, tuple):
+        items = (map_tensors(item, function) for item in value)
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if value is None:
+        return None
+    changes = {f.name: map_tensors(getattr(value, f.name), function) for f in fields(value)}
+    return replace(value, **changes)

@@ -1,0 +1,156 @@
+r"""A ``SingleTaskGP`` whose training data grow without being copied.
+
+Conditioning on fantasies makes one model of many: 64 fantasies at 20 points are 1,280 sets
+of training data that share all but the last rows. gpytorch writes each of them out. Here the
+new rows are kept apart until somebody looks at ``train_inputs`` or ``train_targets``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any, NamedTuple, Self
+
+import torch
+from botorch.models.gp_regression import SingleTaskGP
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
+from gpytorch.models import ExactGP
+from torch import Tensor
+
+from botorch_bkb.linalg import map_tensors
+
+
+class Observations(NamedTuple):
+    r"""Rows to come after the training data, in the model's internal batch shape."""
+
+    X_original: Tensor  #: inputs as the user gave them, ``batch x q x d``
+    X: Tensor  #: inputs after the input transform
+    targets: Tensor  #: ``batch' x q``, ``batch'`` may have more dimensions in front
+
+
+class AppendableGP(SingleTaskGP):
+    r"""Base class: training data with rows appended lazily, and hooks for cached beliefs."""
+
+    # Plain attributes, written through ``__dict__``: neither parameters nor buffers.
+    _train_inputs: tuple[Tensor, ...]
+    _train_targets: Tensor
+    _appended: tuple[Observations, ...]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.__dict__.update(_train_inputs=None, _train_targets=None, _appended=())
+        super().__init__(*args, **kwargs)
+
+    def _forget_belief(self, same_size: bool = True) -> None:
+        r"""Called when data or hyperparameters may have changed."""
+
+    def _move_belief(self, like: Tensor) -> None:
+        r"""Called when the model moved to the device and dtype of ``like``."""
+
+    @property
+    def num_data(self) -> int:
+        r"""The number ``n`` of training points."""
+        return self._targets_shape()[-1]
+
+    def _targets_shape(self) -> torch.Size:
+        shape = self._train_targets.shape
+        for block in self._appended:
+            batch = torch.broadcast_shapes(shape[:-1], block.X.shape[:-2], block.targets.shape[:-1])
+            shape = torch.Size([*batch, shape[-1] + block.X.shape[-2]])
+        return shape
+
+    def _with_observations(self, new: Observations, noise: Tensor) -> Self:
+        r"""A copy of the model, its modules included, that shares the data and has more.
+
+        Args:
+            new: What to append.
+            noise: Their noise variances, ``batch' x q``; kept if the noise is observed.
+        """
+        shared = [self._train_inputs, self._train_targets, self._original_train_inputs]
+        model = deepcopy(self, {id(value): value for value in shared})
+        model.__dict__["_appended"] = (*self._appended, new)
+        if isinstance(model.likelihood, FixedNoiseGaussianLikelihood):
+            old = model.likelihood.noise_covar.noise
+            while noise.dim() > old.dim():  # free of fantasy batches, or they multiply n
+                noise = noise.mean(0)
+            noise = noise.expand(*old.shape[:-1], -1)
+            model.likelihood.noise_covar.noise = torch.cat([old, noise], -1)
+        batch = model._targets_shape()[:-1]
+        model._aug_batch_shape = batch
+        model._input_batch_shape = batch if self._num_outputs == 1 else batch[:-1]
+        return model
+
+    def _merge_appended(self) -> None:
+        if not self._appended:
+            return
+        batch = self._targets_shape()[:-1]
+        blocks, self.__dict__["_appended"] = self._appended, ()
+
+        def joined(parts: list[Tensor], dim: int) -> Tensor:
+            parts = [p.expand(*batch, *p.shape[dim:]) for p in parts]
+            return torch.cat(parts, dim).detach()
+
+        inputs = joined([self._train_inputs[0], *(b.X for b in blocks)], -2)
+        targets = joined([self._train_targets, *(b.targets for b in blocks)], -1)
+        self.__dict__.update(_train_inputs=(inputs,), _train_targets=targets)
+        if self._original_train_inputs is not None:
+            originals = [self._original_train_inputs, *(b.X_original for b in blocks)]
+            self._original_train_inputs = joined(originals, -2)
+
+    @property  # type: ignore[override]
+    def train_inputs(self) -> tuple[Tensor, ...]:
+        r"""The training inputs, transformed in evaluation mode, appended ones included."""
+        self._merge_appended()
+        return self._train_inputs
+
+    @train_inputs.setter
+    def train_inputs(self, value: tuple[Tensor, ...] | None) -> None:
+        self._merge_appended()
+        old = self._train_inputs
+        self.__dict__["_train_inputs"] = None if value is None else tuple(value)
+        changed = bool(old and value) and old[0].shape[-2] != self._train_inputs[0].shape[-2]
+        self._forget_belief(same_size=not changed)
+
+    @property  # type: ignore[override]
+    def train_targets(self) -> Tensor:
+        r"""The training targets, transformed, appended ones included."""
+        self._merge_appended()
+        return self._train_targets
+
+    @train_targets.setter
+    def train_targets(self, value: Tensor | None) -> None:
+        self._merge_appended()
+        self.__dict__["_train_targets"] = value
+        self._forget_belief()
+
+    def train(self, mode: bool = True) -> Self:
+        r"""Switch mode. Training may move the hyperparameters, so it forgets the belief."""
+        if mode:
+            self._merge_appended()
+            self._forget_belief()
+        return super().train(mode)
+
+    def _clear_cache(self) -> None:
+        self._forget_belief()
+        super()._clear_cache()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        r"""Move data and belief; analytic acquisition functions do this at every call."""
+        self.__dict__.update(
+            _train_inputs=tuple(map(fn, self._train_inputs)),
+            _train_targets=fn(self._train_targets),
+            _appended=map_tensors(self._appended, fn),
+        )
+        if self._original_train_inputs is not None:
+            self._original_train_inputs = fn(self._original_train_inputs)
+        self._move_belief(self._train_inputs[0])
+        # ``ExactGP`` would look at ``train_inputs`` and so put the appended rows in place.
+        return super(ExactGP, self)._apply(fn, recurse)
+
+    def __getstate__(self) -> dict[str, Any]:
+        r"""State for ``pickle`` and ``deepcopy``, without autograd graphs."""
+        return {**self.__dict__, "_appended": map_tensors(self._appended, detached)}
+
+
+def detached(t: Tensor) -> Tensor:
+    r"""``t`` without its graph; ``t`` itself where it has none."""
+    return t.detach() if t.requires_grad else t
