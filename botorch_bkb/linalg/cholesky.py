@@ -25,7 +25,7 @@ def safe_cholesky(
 ) -> Tensor:
     r"""Cholesky factor of a kernel matrix that may be singular up to rounding.
 
-    Adds a jitter of the size of the rounding in the entries: ``1e-13`` of the mean diagonal,
+    Adds a jitter of the size of the rounding in the entries: ``1e-12`` of the mean diagonal,
     ``1e-6`` for entries computed in float32, and ten times more as often as it takes. A
     Nyström posterior with jitter is that of dictionary values seen through noise of that
     variance: still a valid Gaussian process, with a variance never below the one without.
@@ -43,7 +43,7 @@ def safe_cholesky(
     Raises:
         KernelNotPSDError: If the matrix is not positive semi-definite.
     """
-    base, tries = (1e-13, 6) if (precision or matrix.dtype) == torch.float64 else (1e-6, 3)
+    base, tries = (1e-12, 5) if (precision or matrix.dtype) == torch.float64 else (1e-6, 3)
     reference = matrix if prior is None else prior
     scale = reference.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None].detach()
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))
