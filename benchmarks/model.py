@@ -1,15 +1,13 @@
 r"""What ``DTCGP`` costs, beside the models one would take instead.
 
 Noisy Hartmann6, ``m = 200`` dictionary (or inducing) points, the same for every model. Each
-figure but that of a fit is the best of several runs, the compared things taking turns.
-
-    python -m benchmarks.model [--quick] [--seed 0] [--out DIR]
+figure but that of a fit is the best of several runs, the compared things taking turns. Run
+``python -m benchmarks.model [--quick] [--seed 0] [--out DIR]``, on a machine that is idle.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import math
 import os
 import platform
@@ -41,7 +39,7 @@ from botorch_bkb import DTCGP, RidgeLeverageSampling
 D, M, LENGTHSCALE = 6, 200, 2.0
 #: Noise variance for each observation there is: noise in proportion to ``n`` keeps the effective
 #: dimension, and with it the number of points ridge leverage sampling draws, about ``M``.
-NOISE_PER_POINT = 3.6e-6
+NOISE_PER_POINT = 6e-6
 #: Seconds after which a competitor's fit is stopped, or a model is left alone after its build.
 LIMIT = 60.0
 
@@ -51,9 +49,8 @@ BUILD, SAMPLED = "build (dictionary given)", "build (dictionary sampled)"
 KERNEL, PRODUCT = "unavoidable: K = k(X; S)", "unavoidable: K'K"
 SINGLE, BATCH, GRADIENT = "posterior q=1", "posterior 20 x q=4", "posterior 20 x q=4 + gradient"
 CONDITION, STEP, FIT = "condition on 4 + posterior q=1", "MLL step + gradient", "fit"
-OPERATIONS = (BUILD, SAMPLED, KERNEL, PRODUCT, SINGLE, BATCH, GRADIENT, CONDITION, STEP, FIT)
 NOTES = """
-Milliseconds. '-': not possible, not asked, or more than a minute or some gigabytes. SVGP is
+'-': not possible, not asked, or more than a minute or some gigabytes. SVGP is
 SingleTaskVariationalGP, which knows the data only once fitted; SGPR is SingleTaskGP on an
 InducingPointKernel, gpytorch's low-rank evidence switched on. Both move their inducing points
 when fitted. Fits are one run each; inf: a competitor's that was stopped after {limit:.0f} s."""
@@ -146,13 +143,12 @@ def stopwatch(function: Callable) -> float:
     return time.perf_counter() - before
 
 
-def best_of(cases: dict[tuple, Callable], effort: Effort, turn: float = 0.02) -> Times:
-    r"""Least seconds of each case; they take turns of at least one call."""
-    repeats, budget = effort
+def best_of(cases: dict[tuple, Callable], repeats: int, budget: float) -> Times:
+    r"""Least seconds of each case; they take turns of 20 ms or one call."""
     best, spent = dict.fromkeys(cases, math.inf), dict.fromkeys(cases, 0.0)
     for _ in range(repeats):
         for key, function in cases.items():
-            end = min(budget, spent[key] + turn)
+            end = min(budget, spent[key] + 0.02)
             while spent[key] <= end:
                 seconds = stopwatch(function)
                 best[key] = min(best[key], seconds)
@@ -172,13 +168,12 @@ def time_builds(problems: list[Problem], effort: Effort) -> tuple[Times, dict]:
     for p in problems:
         todo = [(BUILD, name, name) for name in MODELS if possible(BUILD, name, p.n)]
         for operation, column, name in [*todo, (SAMPLED, OURS, OURS_SAMPLED)]:
-            key = (operation, column, p.n)
-            cases[key] = partial(build, key, name, p)
+            cases[operation, column, p.n] = partial(build, (operation, column, p.n), name, p)
         k, S = kernel(p), p.X[p.indices]
         Z = k(p.X, S).to_dense()
         cases[KERNEL, OURS, p.n] = lambda k=k, X=p.X, S=S: k(X, S).to_dense()
         cases[PRODUCT, OURS, p.n] = partial(torch.matmul, Z.mT, Z)
-    return best_of(cases, effort), built
+    return best_of(cases, *effort), built
 
 
 @torch.no_grad()
@@ -197,16 +192,19 @@ def time_posteriors(built: dict, times: Times, effort: Effort) -> Times:
             for (how, name, n), model in built.items()
             if how == BUILD and possible(operation, name, n) and times[how, name, n] < LIMIT
         }
-        found |= best_of(cases, effort)
+        found |= best_of(cases, *effort)
     return found
 
 
-def time_training(problems: list[Problem], effort: Effort, limit: float) -> Times:
-    r"""Steps, and one fit each; that of a competitor that was stopped counts as infinite."""
-    pairs = [(name, p) for p in problems for name in MODELS if possible(FIT, name, p.n)]
-    steps = {(STEP, m, p.n): partial(step, m, objective(m, p)) for m, p in pairs}
-    times = best_of(steps, effort)
-    for name, p in pairs:
+def time_steps(problems: list[Problem], effort: Effort) -> Times:
+    pairs = [(name, p) for p in problems for name in MODELS if possible(STEP, name, p.n)]
+    return best_of({(STEP, m, p.n): partial(step, m, objective(m, p)) for m, p in pairs}, *effort)
+
+
+def time_fits(problems: list[Problem], limit: float) -> Times:
+    r"""One fit each; that of a competitor that was stopped counts as infinite."""
+    times = {}
+    for name, p in [(m, p) for p in problems for m in MODELS if possible(FIT, m, p.n)]:
         mll = objective(name, p)
         stop = {} if name == OURS else {"optimizer_kwargs": {"timeout_sec": limit}}
         with evidence(name):
@@ -228,14 +226,14 @@ def memory_growth(n: int, seed: int) -> float:
     return growth / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def print_tables(times: Times, drawn: dict[int, int]) -> None:
-    for n, m in drawn.items():
-        print(f"\nn = {n}, d = {D}, m = {M} ({m} where the dictionary is sampled)")
-        print(f"{'':32}" + "".join(f"{name:>14}" for name in MODELS))
-        for operation in OPERATIONS:
-            cells = (1e3 * times.get((operation, name, n), math.nan) for name in MODELS)
-            line = "".join(f"{ms:14.0f}" if ms >= 1e3 else f"{ms:14.3g}" for ms in cells)
-            print(f"{operation:32}" + line.replace("nan", "  -"))
+def print_table(times: Times) -> Times:
+    print(f"\n{'milliseconds':32}{'n':>6}" + "".join(f"{name:>14}" for name in MODELS))
+    lines = dict.fromkeys((operation, n) for operation, _, n in times)
+    for operation, n in sorted(lines, key=lambda line: [op for op, _ in lines].index(line[0])):
+        cells = (1e3 * times.get((operation, name, n), math.nan) for name in MODELS)
+        line = "".join(f"{ms:14.0f}" if ms >= 1e3 else f"{ms:14.3g}" for ms in cells)
+        print(f"{operation:32}{n:6}" + line.replace("nan", "  -"), flush=True)
+    return times
 
 
 def claim_lines(times: Times, sizes: list[int], memory: float) -> list[str]:
@@ -259,7 +257,7 @@ def circumstances(seed: int) -> list[str]:
     versions = (f"{m.__name__} {m.__version__}" for m in (torch, gpytorch, botorch, botorch_bkb))
     threads = f"{os.cpu_count()} cpus, {torch.get_num_threads()} torch threads"
     lines = [f"machine: {platform.platform()}, {threads}", f"versions: {', '.join(versions)}"]
-    return [*lines, f"seed: {seed}, date: {datetime.date.today().isoformat()}"]
+    return [*lines, f"seed: {seed}, date: {time.strftime('%Y-%m-%d')}"]
 
 
 def main() -> None:
@@ -281,11 +279,13 @@ def main() -> None:
     print(*(header := circumstances(args.seed)), sep="\n", flush=True)
     problems = [problem(n, args.seed) for n in sizes]
     times, built = time_builds(problems, effort)
-    drawn = {n: len(built[SAMPLED, OURS, n].dictionary_indices) for n in sizes}
-    times |= time_posteriors(built, times, effort)
+    print_table(times)
+    drawn = [len(built[SAMPLED, OURS, n].dictionary_indices) for n in sizes]
+    print(f"points in the dictionary: {M} given; {drawn} sampled")
+    times |= print_table(time_posteriors(built, times, effort))
     built.clear()
-    times |= time_training(problems, effort, limit)
-    print_tables(times, drawn)
+    times |= print_table(time_steps(problems, effort))
+    times |= print_table(time_fits(problems, limit))
     lines = claim_lines(times, sizes, memory)
     print(NOTES.format(limit=limit), "", "claim | asked | measured | verdict", *lines, sep="\n")
     if args.out:

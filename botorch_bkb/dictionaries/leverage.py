@@ -9,6 +9,7 @@ import torch
 from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import BotorchWarning
 from gpytorch.kernels import Kernel
+from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from botorch_bkb.belief import chunks, dictionary_root, kernel_diagonal, kernel_matrix
@@ -17,7 +18,7 @@ from botorch_bkb.dictionaries.rule import (
     first_occurrences,
     largest_over_batch,
 )
-from botorch_bkb.linalg import DTCFactor, Embedding, information, solve_rows
+from botorch_bkb.linalg import Embedding, gram, solve_rows
 from botorch_bkb.validation import check_max_size
 
 
@@ -38,19 +39,15 @@ def data_leverage(
     """
     root = dictionary_root(kernel, points)
     noise = noise.double()
-    gram = torch.zeros_like(root)
+    A = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device).expand_as(root)
     blocks = []
     for rows in chunks(X.shape[-2]):
         Z = solve_rows(root, kernel_matrix(kernel, X[..., rows, :], points))
-        lam = noise[..., rows]
-        weight = None if counts is None else counts[rows]
-        gram = gram + information(Z, torch.zeros_like(lam), lam, weight)[0]
+        A = A + gram(Z, noise[..., rows], None if counts is None else counts[rows])
         blocks.append((rows, Z))
-    factor = DTCFactor.from_information(root, gram, torch.zeros_like(gram[..., 0]))
+    info_root = psd_safe_cholesky(A)
     scores = [
-        Embedding(Z, solve_rows(factor.info_root, Z)).variance(
-            kernel_diagonal(kernel, X[..., rows, :])
-        )
+        Embedding(Z, solve_rows(info_root, Z)).variance(kernel_diagonal(kernel, X[..., rows, :]))
         / noise[..., rows]
         for rows, Z in blocks
     ]

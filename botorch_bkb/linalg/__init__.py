@@ -36,7 +36,7 @@ from botorch_bkb.linalg.cholesky import (
     solve_vector,
 )
 from botorch_bkb.linalg.conditional import Conditional, cat_rows
-from botorch_bkb.linalg.factor import DTCFactor, Embedding, information, log_evidence
+from botorch_bkb.linalg.factor import DTCFactor, Embedding, gram, information, log_evidence
 from botorch_bkb.linalg.tree import map_tensors
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "KernelNotPSDError",
     "cat_rows",
     "extend_cholesky",
+    "gram",
     "information",
     "log_evidence",
     "map_tensors",

@@ -2,7 +2,6 @@ r"""Triangular factors: safe ones, solves, and updates that factorise nothing ag
 
 from __future__ import annotations
 
-import math
 import warnings
 
 import torch
@@ -79,11 +78,10 @@ def solve_rows(root: Tensor, rows: Tensor) -> Tensor:
     """
     extra = rows.dim() - root.dim()
     if extra <= 0 or rows.shape[extra:-2] != root.shape[:-2]:
-        return torch.linalg.solve_triangular(root.mT, rows, upper=True, left=False)
-    lead = rows.shape[:extra]
+        # Row-major rows are the column-major matrix the solver wants: no copy but the result.
+        return torch.linalg.solve_triangular(root, rows.mT, upper=False).mT
     folded = rows.reshape(-1, *rows.shape[extra:]).movedim(0, -3).flatten(-3, -2)
-    out = torch.linalg.solve_triangular(root.mT, folded, upper=True, left=False)
-    out = out.unflatten(-2, (math.prod(lead), rows.shape[-2])).movedim(-3, 0)
+    out = solve_rows(root, folded).unflatten(-2, (-1, rows.shape[-2])).movedim(-3, 0)
     return out.reshape(rows.shape)
 
 

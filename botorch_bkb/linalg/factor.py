@@ -39,7 +39,15 @@ class Embedding(NamedTuple):
 
     def variance(self, prior: Tensor) -> Tensor:
         r"""DTC variance, ``... x q``, ``prior`` being ``k(x,x)``."""
-        return (prior - self.z.square().sum(-1)).clamp_min(0) + self.w.square().sum(-1)
+        # A norm is one pass over memory where a sum of squares is two and a copy.
+        z, w = (torch.linalg.vector_norm(t, dim=-1).square() for t in self)
+        return (prior - z).clamp_min(0) + w
+
+
+def gram(Z: Tensor, noise: Tensor, counts: Tensor | None = None) -> Tensor:
+    r"""``Z' Lam^{-1} Z``, ``batch x m x m``; see :func:`information`."""
+    weight = noise.reciprocal() if counts is None else counts / noise
+    return (Z * weight.unsqueeze(-1)).mT @ Z
 
 
 def information(
@@ -55,11 +63,8 @@ def information(
         noise: ``batch x n`` noise variance of a single observation.
         counts: ``n`` numbers of pulls.
     """
-    weighted = Z / noise.unsqueeze(-1)
-    rhs = (weighted * targets.unsqueeze(-1)).sum(-2)
-    if counts is not None:
-        weighted = weighted * counts.unsqueeze(-1)
-    return weighted.mT @ Z, rhs
+    rhs = Z.mT @ (targets / noise).unsqueeze(-1)
+    return gram(Z, noise, counts), rhs.squeeze(-1)
 
 
 def log_evidence(Z: Tensor, targets: Tensor, noise: Tensor) -> Tensor:
@@ -196,15 +201,14 @@ class DTCFactor:
         left, tail = root[..., m:, :m], root[..., m:, m:]
         new = solve_rows(tail, K_Xs - Z @ left.mT)
         Z = torch.cat([Z, new], -1)
-        weight = (noise if counts is None else noise / counts).reciprocal().unsqueeze(-1)
-        cross = new.mT @ (Z * weight)  # the new rows of Z' Lam^{-1} Z
+        weight = noise.reciprocal() if counts is None else counts / noise
+        cross = (new * weight.unsqueeze(-1)).mT @ Z  # the new rows of Z' Lam^{-1} Z
         k = new.shape[-1]
         eye = torch.eye(k, dtype=Z.dtype, device=Z.device)
         left = solve_rows(self.info_root, cross[..., :m])
         tail = psd_safe_cholesky(cross[..., m:] + eye - left @ left.mT)
-        rhs = (new * (targets / noise).unsqueeze(-1)).sum(-2)
-        rhs = rhs - (left @ self.coef.unsqueeze(-1)).squeeze(-1)
-        extra = solve_vector(tail, rhs)
+        rhs = new.mT @ (targets / noise).unsqueeze(-1) - left @ self.coef.unsqueeze(-1)
+        extra = solve_vector(tail, rhs.squeeze(-1))
         factor = DTCFactor(
             root, block_triangular(self.info_root, left, tail), torch.cat([self.coef, extra], -1)
         )
