@@ -21,6 +21,7 @@ from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec
 from ax.generators.torch.botorch_modular.utils import ModelConfig
 from botorch.models import ModelListGP, SingleTaskGP
 
+import botorch_bkb.ax  # noqa: F401  registers the classes
 from botorch_bkb import DTCGP, AllPoints, Automatic, InformationThreshold, RidgeLeverageSampling
 
 X0 = RangeParameterConfig(name="x0", bounds=(-1.0, 2.0), parameter_type="float")

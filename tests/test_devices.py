@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from botorch_bkb import DTCGP, InformationThreshold, RidgeLeverageSampling
-from botorch_bkb.linalg import Conditional, DTCFactor, log_evidence, solve_rows
+from botorch_bkb.linalg import Conditional, DTCFactor, information, log_evidence, solve_rows
 from tests.problems import rbf, regression
 
 FACTORIES = {
@@ -80,7 +80,7 @@ def test_the_tensor_core_runs_on_fake_tensors_of_another_device():
             factor.mean(e),
             e.covariance(rbf(T, T)),
             e.variance(y[..., :4]),
-            log_evidence(Z, y, noise),
+            log_evidence(*information(Z, y, noise), y, noise),
             factor.observe(Z[..., 0, :], y[..., 0], noise[..., 0]).coef,
             factor.drop(Z, 2)[1],
         ]

@@ -148,7 +148,7 @@ class RidgeLeverageSampling(DictionaryRule):
                     BotorchWarning,
                     stacklevel=2,
                 )
-            drawn = drawn[inclusion[drawn].topk(self.max_size).indices]
+            drawn = drawn[scores[drawn].topk(self.max_size).indices]
         return candidates[drawn].sort().values
 
     def inclusion_probability(self, scores: Tensor, counts: Tensor | None = None) -> Tensor:

@@ -67,24 +67,23 @@ def information(
     return gram(Z, noise, counts), rhs.squeeze(-1)
 
 
-def log_evidence(Z: Tensor, targets: Tensor, noise: Tensor) -> Tensor:
-    r"""Log density of ``y ~ N(0, Z Z' + Lam)`` in ``O(n m^2)``.
+def log_evidence(gram: Tensor, rhs: Tensor, targets: Tensor, noise: Tensor) -> Tensor:
+    r"""Log density of ``y ~ N(0, Z Z' + Lam)`` from sums over the data.
 
     .. code-block:: text
 
         -1/2 [ y'Lam^{-1}y - |c|^2 + log det A + log det Lam + n log 2 pi ]
 
     Args:
-        Z: ``batch x n x m``.
+        gram: ``Z' Lam^{-1} Z``, ``batch x m x m``.
+        rhs: ``Z' Lam^{-1} y``, ``batch x m``.
         targets: ``batch x n``.
         noise: ``batch x n``.
     """
-    scale = noise.rsqrt()
-    Z, targets = Z * scale.unsqueeze(-1), targets * scale
-    eye = torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device)
-    info_root = psd_safe_cholesky(Z.mT @ Z + eye)
-    coef = solve_vector(info_root, (Z.mT @ targets.unsqueeze(-1)).squeeze(-1))
-    quadratic = targets.square().sum(-1) - coef.square().sum(-1)
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    info_root = psd_safe_cholesky(gram + eye)
+    coef = solve_vector(info_root, rhs)
+    quadratic = (targets.square() / noise).sum(-1) - coef.square().sum(-1)
     logdet = 2 * info_root.diagonal(dim1=-2, dim2=-1).log().sum(-1) + noise.log().sum(-1)
     return -0.5 * (quadratic + logdet + targets.shape[-1] * math.log(2 * math.pi))
 

@@ -30,16 +30,15 @@ from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from gpytorch.means import Mean
-from gpytorch.mlls import InducingPointKernelAddedLossTerm
 from gpytorch.module import Module
-from linear_operator.operators import DiagLinearOperator, LowRankRootLinearOperator
+from linear_operator.operators import LowRankRootLinearOperator
 from torch import Tensor
 
 from botorch_bkb.belief import Belief
 from botorch_bkb.dictionaries import DictionaryRule, as_rule, covers, given_dictionary
 from botorch_bkb.linalg import map_tensors
 from botorch_bkb.models.appendable import AppendableGP, Observations, detached
-from botorch_bkb.models.prior import NystromPrior, embed_with_gradient
+from botorch_bkb.models.prior import EmbeddedRows, NystromPrior
 from botorch_bkb.validation import check_finite, check_indices, check_training_data
 
 
@@ -107,7 +106,6 @@ class DTCGP(AppendableGP):
     _indices_are_given: bool
     _drawn_under: Tensor | None
     _trace_term: bool
-    _added_loss_terms: dict[str, Any]
 
     def __init__(
         self,
@@ -270,17 +268,8 @@ class DTCGP(AppendableGP):
         indices = self._dictionary(X.detach())
         if covers(indices, X.detach()) and not self._trace_term:
             return super().forward(x)
-        Z = embed_with_gradient(self.covar_module, X[..., indices, :], X)
-        mean = self.mean_module(X)
-        prior = NystromPrior(mean, LowRankRootLinearOperator(Z))
-        if self._trace_term:
-            exact = MultivariateNormal(
-                mean, DiagLinearOperator(self.covar_module(X, diag=True).expand(Z.shape[:-1]))
-            )
-            self._added_loss_terms["trace_term"] = InducingPointKernelAddedLossTerm(
-                exact, prior, self.likelihood
-            )
-        return prior
+        rows = EmbeddedRows(X, X[..., indices, :], self.covar_module, self._trace_term)
+        return NystromPrior(self.mean_module(X), LowRankRootLinearOperator(rows))
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
         r"""The posterior in evaluation mode, the prior otherwise; see gpytorch's ``ExactGP``."""
@@ -416,18 +405,11 @@ class DTCGP(AppendableGP):
             belief = belief.with_points_as(like.dtype)
         self.__dict__["_belief"] = belief
 
-    def train(self, mode: bool = True) -> DTCGP:
-        r"""Switch mode; leaving training forgets the graph of the trace term."""
-        if not mode:
-            self._added_loss_terms.pop("trace_term", None)
-        return super().train(mode)
-
     def __getstate__(self) -> dict[str, Any]:
         r"""State for ``pickle`` and ``deepcopy``, without autograd graphs."""
         return {
             **super().__getstate__(),
             "_belief": map_tensors(self._belief, detached),
-            "_added_loss_terms": {},
         }
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):

@@ -1,4 +1,8 @@
-r"""The low-rank prior that makes ``ExactMarginalLogLikelihood`` cost ``O(n m^2)``."""
+r"""The low-rank prior that makes ``ExactMarginalLogLikelihood`` cost ``O(n m^2)``.
+
+Nothing of size ``n x m`` is kept: the evidence needs only sums over the data, the data are
+embedded in blocks, and a block is embedded again in the backward pass.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,75 @@ import torch
 from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from linear_operator.operators import LowRankRootAddedDiagLinearOperator
+from linear_operator.operators import (
+    LinearOperator,
+    LowRankRootAddedDiagLinearOperator,
+    to_linear_operator,
+)
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from botorch_bkb.belief import chunks, dictionary_root, kernel_matrix
-from botorch_bkb.linalg import log_evidence, solve_rows
+from botorch_bkb.belief import chunks, dictionary_root, kernel_diagonal, kernel_matrix
+from botorch_bkb.linalg import information, log_evidence, solve_rows
+
+
+class EmbeddedRows(LinearOperator):
+    r"""``Z`` (``batch x n x m``) as an operator that embeds its rows when asked.
+
+    Args:
+        X: Inputs, ``batch x n x d``.
+        points: Dictionary inputs, ``batch x m x d``.
+        kernel: The covariance module.
+        trace_term: Whether :meth:`log_evidence` includes Titsias' trace term.
+    """
+
+    def __init__(self, X: Tensor, points: Tensor, kernel: Kernel, trace_term: bool = False):
+        super().__init__(X, points, kernel=kernel, trace_term=trace_term)
+        self.X, self.points, self.kernel, self.trace_term = X, points, kernel, trace_term
+        self.L = dictionary_root(kernel, points)
+
+    def _size(self) -> torch.Size:
+        batch = torch.broadcast_shapes(self.X.shape[:-2], self.L.shape[:-2])
+        return torch.Size([*batch, self.X.shape[-2], self.points.shape[-2]])
+
+    def _embed(self, X: Tensor) -> Tensor:
+        return solve_rows(self.L, kernel_matrix(self.kernel, X, self.points))
+
+    def to_dense(self) -> Tensor:
+        r"""All rows at once, in the dtype of the inputs."""
+        return self._embed(self.X).to(self.X.dtype).expand(self.shape)
+
+    def _matmul(self, rhs: Tensor) -> Tensor:
+        return self.to_dense() @ rhs
+
+    def _transpose_nonbatch(self) -> LinearOperator:
+        return to_linear_operator(self.to_dense().mT)
+
+    def _statistics(self, X: Tensor, residual: Tensor, noise: Tensor) -> tuple[Tensor, ...]:
+        Z = self._embed(X)
+        sums = information(Z, residual, noise)
+        if not self.trace_term:
+            return sums
+        unseen = kernel_diagonal(self.kernel, X) - Z.square().sum(-1)
+        return *sums, (unseen / noise).sum(-1)
+
+    def log_evidence(self, residual: Tensor, noise: Tensor) -> Tensor:
+        r"""Log density of ``residual ~ N(0, Z Z' + Lam)``, less the trace term if wanted."""
+        total: tuple[Tensor, ...] | None = None
+        for rows in chunks(self.X.shape[-2]):
+            block = checkpoint(
+                self._statistics,
+                self.X[..., rows, :],
+                residual[..., rows],
+                noise[..., rows],
+                use_reentrant=False,
+                preserve_rng_state=False,
+            )
+            total = block if total is None else tuple(map(torch.add, total, block))
+        assert total is not None  # there is at least one observation
+        gram, rhs, *trace = total
+        value = log_evidence(gram, rhs, residual, noise)
+        return value - 0.5 * trace[0] if trace else value
 
 
 class NystromPrior(MultivariateNormal):
@@ -23,32 +90,12 @@ class NystromPrior(MultivariateNormal):
     """
 
     def log_prob(self, value: Tensor) -> Tensor:
-        r"""Log density in ``O(n m^2)``, by :func:`botorch_bkb.linalg.log_evidence`."""
+        r"""Log density in ``O(n m^2)`` time and ``O(m^2)`` memory."""
         covar = self.lazy_covariance_matrix
         if not isinstance(covar, LowRankRootAddedDiagLinearOperator):
             with settings.fast_computations(log_prob=True):
                 return super().log_prob(value)
-        Z = covar._linear_op.root.to_dense().double()
         noise = covar._diag_tensor.diagonal(dim1=-2, dim2=-1).double()
         residual = (value - self.loc).double()
-        return log_evidence(Z, residual, noise).to(self.loc.dtype)
-
-
-def embed_with_gradient(kernel: Kernel, points: Tensor, X: Tensor) -> Tensor:
-    r"""``Z`` (``batch x n x m``), differentiable in the hyperparameters and the inputs.
-
-    The kernel is evaluated in blocks that are recomputed in the backward pass, so that the
-    graph holds ``Z`` and not the half dozen ``n x m`` intermediates of a kernel.
-    """
-    root = dictionary_root(kernel, points)
-
-    def block(rows: Tensor) -> Tensor:
-        return solve_rows(root, kernel_matrix(kernel, rows, points))
-
-    parts = [
-        checkpoint(block, X[..., rows, :], use_reentrant=False, preserve_rng_state=False)
-        if torch.is_grad_enabled()
-        else block(X[..., rows, :])
-        for rows in chunks(X.shape[-2])
-    ]
-    return torch.cat(parts, -2).to(X.dtype)
+        evidence = covar._linear_op.root.log_evidence(residual, noise.expand(residual.shape))
+        return evidence.to(self.loc.dtype)
