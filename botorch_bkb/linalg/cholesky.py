@@ -2,6 +2,7 @@ r"""Triangular factors: safe ones, solves, and updates that factorise nothing ag
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import torch
@@ -80,8 +81,9 @@ def solve_rows(root: Tensor, rows: Tensor) -> Tensor:
     if extra <= 0 or rows.shape[extra:-2] != root.shape[:-2]:
         # Row-major rows are the column-major matrix the solver wants: no copy but the result.
         return torch.linalg.solve_triangular(root, rows.mT, upper=False).mT
-    folded = rows.reshape(-1, *rows.shape[extra:]).movedim(0, -3).flatten(-3, -2)
-    out = solve_rows(root, folded).unflatten(-2, (-1, rows.shape[-2])).movedim(-3, 0)
+    lead = math.prod(rows.shape[:extra])
+    folded = rows.reshape(lead, *rows.shape[extra:]).movedim(0, -3).flatten(-3, -2)
+    out = solve_rows(root, folded).unflatten(-2, (lead, rows.shape[-2])).movedim(-3, 0)
     return out.reshape(rows.shape)
 
 

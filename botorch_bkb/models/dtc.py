@@ -237,7 +237,7 @@ class DTCGP(AppendableGP):
         """
         self.eval()
         with torch.no_grad():
-            X = self.transform_inputs(X).to(self.train_inputs[0])
+            X = self.transform_inputs(X).to(self._train_targets.dtype)
             if self._num_outputs > 1:
                 X = X.unsqueeze(-3)
             variance = self._belief_now().variance(self.covar_module, X)
@@ -276,7 +276,7 @@ class DTCGP(AppendableGP):
         if self.training or settings.prior_mode.on():
             return super().__call__(*args, **kwargs)
         X = args[0].unsqueeze(-1) if args[0].dim() == 1 else args[0]
-        X = X.to(self._train_inputs[0])
+        X = X.to(self._train_targets.dtype)
         belief = self._belief_now()
         mean, covar = belief.moments(self.covar_module, self.mean_module, X)
         batch = torch.broadcast_shapes(mean.shape[:-1], covar.shape[:-2])
@@ -355,7 +355,7 @@ class DTCGP(AppendableGP):
         return self._condition(Observations(X, X, targets), noise)
 
     def _condition(self, new: Observations, noise: Tensor | None) -> DTCGP:
-        new = Observations(*(t.to(self._train_inputs[0]) for t in new))
+        new = Observations(*(t.to(self._train_targets.dtype) for t in new))
         noise = self._noise_of_new(new.X, noise)
         belief = self._belief_now().condition(
             self.covar_module, self.mean_module, new.X, new.targets, noise

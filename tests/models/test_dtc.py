@@ -7,12 +7,12 @@ import pytest
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP, SingleTaskGP
-from botorch.models.transforms import Log, Normalize, Standardize
+from botorch.models.transforms import Log, Normalize, Standardize, Warp
 from botorch.posteriors import TransformedPosterior
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
 from gpytorch.kernels import LinearKernel, MaternKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.means import LinearMean
 from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 from hypothesis import given
@@ -544,6 +544,29 @@ class TestIdioms:
             c(X, Y, **copy.deepcopy(modules)).posterior(X[:3] + 0.1) for c in (SingleTaskGP, DTCGP)
         ]
         assert_same_posterior(*posteriors, tolerance=1e-6)
+
+    def test_fantasies_at_no_point(self):
+        model = sparse_model()
+        empty = torch.empty(0, D, dtype=torch.float64)
+        fantasy = model.fantasize(empty, SobolQMCNormalSampler(torch.Size([4])))
+        T = torch.rand(3, D, dtype=torch.float64)
+        expected = model.posterior(T).mean.expand(4, 3, 1)
+        torch.testing.assert_close(fantasy.posterior(T).mean, expected)
+
+    def test_learnt_input_transforms_and_additional_noise(self):
+        X, Y = regression(40)
+        posteriors = []
+        for cls in (SingleTaskGP, DTCGP):
+            noise = torch.full((40,), 0.01, dtype=torch.float64)
+            likelihood = FixedNoiseGaussianLikelihood(noise, learn_additional_noise=True)
+            model = cls(X, Y, likelihood=likelihood, input_transform=Warp(D, indices=[0, 1]))
+            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+            posteriors.append(model.posterior(X[:3] * 0.9))
+        assert_same_posterior(*posteriors, tolerance=1e-3)
+        model = DTCGP(X, Y, dictionary=torch.arange(9), input_transform=Warp(D, indices=[0, 1]))
+        mll = ExactMarginalLogLikelihood(model.likelihood, model).train()
+        mll(model(X), model.train_targets).backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
     def test_one_training_point(self):
         X, Y = regression(1)
