@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from botorch_bkb import arms
+from botorch_bkb.arms import ArmTable
+from tests import naive
+from tests.problems import rbf
+
+NOISE = 0.2
+
+
+def kernel(dtype=torch.float64):
+    k = RBFKernel().to(dtype)
+    k.lengthscale = torch.tensor(0.4, dtype=torch.float64)
+    return k.requires_grad_(False)
+
+
+def dense(table: ArmTable):
+    r"""The oracle's mean and variance at every row, pull by pull."""
+    X, S = table.X.double(), table.X[table.dictionary].double()
+    pulled = torch.nonzero(table.counts).squeeze(-1)
+    rows = torch.repeat_interleave(pulled, table.counts[pulled].long())
+    mean_reward = table.sums[rows] / table.counts[rows]
+    mean, cov = naive.dtc(
+        rbf(S, S), rbf(X[rows], S), rbf(X, S), rbf(X, X), mean_reward,
+        torch.full((len(rows),), NOISE, dtype=torch.float64),
+    )  # fmt: skip
+    return mean, cov.diagonal()
+
+
+def assert_current(table: ArmTable, tolerance=1e-8):
+    mean, variance = dense(table)
+    torch.testing.assert_close(table.mean(), mean, atol=tolerance, rtol=0)
+    torch.testing.assert_close(table.variance(), variance, atol=tolerance, rtol=0)
+
+
+def make(n=60, m=8, dtype=torch.float64):
+    X = 2 * torch.rand(n, 2, dtype=torch.float64)
+    table = ArmTable(X.to(dtype), kernel(dtype), NOISE, torch.arange(m))
+    table.observe(torch.arange(m), torch.randn(m, dtype=torch.float64))
+    return table
+
+
+def random_rows(n, k):
+    return torch.randperm(n)[:k]
+
+
+def test_a_new_table_equals_the_oracle():
+    assert_current(make())
+
+
+def test_observing_equals_the_oracle_with_repetitions():
+    table = make()
+    for _ in range(5):
+        rows = torch.randint(60, (7,))
+        table.observe(rows, torch.randn(7, dtype=torch.float64))
+        assert_current(table)
+
+
+@pytest.mark.parametrize("thin", [True, False], ids=["thin", "rebuild"])
+def test_any_sequence_of_changes_equals_the_oracle(thin, monkeypatch):
+    if thin:
+        monkeypatch.setattr(ArmTable, "_rebuild", forbidden_after_the_first(ArmTable._rebuild))
+    else:
+        monkeypatch.setattr(arms, "UPDATES_BEFORE_REBUILD", 0)
+    table = make(m=20)
+    for _ in range(30):
+        table.observe(torch.randint(60, (4,)), torch.randn(4, dtype=torch.float64))
+        stay = table.dictionary[torch.randperm(len(table.dictionary))[3:]]
+        others = random_rows(60, 60)
+        joining = others[~torch.isin(others, stay)][: 2 + int(torch.randint(3, ()))]
+        table.set_dictionary(torch.cat([stay, joining]))
+        assert_current(table)
+
+
+def forbidden_after_the_first(plain):
+    calls = []
+
+    def rebuild(self, dictionary):
+        assert not calls, "a rebuild where thin products were asked for"
+        calls.append(1)
+        plain(self, dictionary)
+
+    return rebuild
+
+
+def test_only_joining_and_only_leaving():
+    table = make(m=10)
+    table.set_dictionary(torch.arange(13))
+    assert_current(table)
+    table.set_dictionary(torch.arange(2, 13))
+    assert_current(table)
+    table.set_dictionary(torch.arange(2, 13))
+    assert_current(table)
+
+
+def test_free_slots_are_taken_again():
+    table = make(m=16)
+    table.set_dictionary(torch.arange(1, 16))
+    width = table._Z.shape[-1]
+    table.set_dictionary(torch.arange(1, 17))
+    assert table._Z.shape[-1] == width == 16
+    assert_current(table)
+
+
+def test_exchanging_the_whole_dictionary_rebuilds():
+    table = make(m=5)
+    table.set_dictionary(torch.arange(30, 35))
+    assert table._updates == 0
+    assert_current(table)
+
+
+def test_float32_arms_have_float64_algebra():
+    table = make(dtype=torch.float32)
+    table.set_dictionary(torch.arange(1, 10))
+    mean, variance = dense(table)
+    assert table._Z.dtype == torch.float32 and table._info.dtype == torch.float64
+    torch.testing.assert_close(table.mean(), mean, atol=1e-3, rtol=0)
+    torch.testing.assert_close(table.variance(), variance, atol=1e-3, rtol=0)
+
+
+def test_duplicate_arms_and_one_arm():
+    X = torch.zeros(4, 2, dtype=torch.float64)
+    table = ArmTable(X, kernel(), NOISE, torch.tensor([0]))
+    table.observe(torch.tensor([0, 1, 2]), torch.ones(3, dtype=torch.float64))
+    torch.testing.assert_close(table.mean(), torch.full((4,), 3 / 3.2, dtype=torch.float64))
+    table.set_dictionary(torch.tensor([0, 3]))
+    assert table.variance().isfinite().all()
+    one = ArmTable(X[:1], kernel(), NOISE, torch.tensor([0]))
+    one.observe(torch.tensor([0]), torch.tensor([1e12]))
+    assert one.mean().isfinite().all()
+
+
+def test_effective_dimension():
+    table = make()
+    scores = dense(table)[1] / NOISE
+    torch.testing.assert_close(table.effective_dimension, (table.counts * scores).sum())
