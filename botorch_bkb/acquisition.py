@@ -63,6 +63,11 @@ def select_baseline(
     mean, sd = [], []
     for rows in chunks(len(X), 1024):
         posterior = model.posterior(X[rows].unsqueeze(-2), posterior_transform=posterior_transform)
+        if posterior.mean.numel() != rows.stop - rows.start:
+            raise UnsupportedError(
+                "select_baseline needs one prediction an input, got an input transform that makes "
+                f"{posterior.mean.shape[-2]} of one: choose the baseline yourself."
+            )
         mean.append(posterior.mean.flatten())
         sd.append(posterior.variance.clamp_min(0).sqrt().flatten())
     value = torch.cat(mean)

@@ -71,6 +71,10 @@ class ArmTable:
         4
     """
 
+    _Z: Tensor  # coordinates, A x slots
+    _residual: Tensor
+    _quad: Tensor
+
     @torch.no_grad()
     def __init__(self, X: Tensor, kernel: Kernel, noise_var: float, dictionary: Tensor) -> None:
         self.X, self.kernel, self.noise_var = X, kernel, noise_var

@@ -165,8 +165,8 @@ class Belief:
         residual = targets.double() - mean(X).double() - self.factor.mean(e)
         noise = noise.double()
         if self.conditional is None or self.extra_points is None:
-            conditional = Conditional.build(e, prior, residual, noise)
+            conditional = Conditional.build(e, prior, residual, noise, X.dtype)
             return Belief(self.points, self.factor, X, conditional)
         cross = kernel_matrix(kernel, X, self.extra_points)
-        conditional = self.conditional.extend(e, prior, cross, residual, noise)
+        conditional = self.conditional.extend(e, prior, cross, residual, noise, X.dtype)
         return Belief(self.points, self.factor, cat_rows(self.extra_points, X), conditional)

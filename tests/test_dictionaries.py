@@ -108,6 +108,11 @@ class TestRidgeLeverageSampling:
         z2 = (hits - draws * p) ** 2 / (draws * p * (1 - p))
         assert z2[~certain].sum() < 27.9
 
+    def test_inputs_never_pulled_are_never_drawn(self):
+        scores, counts = torch.tensor([1.0, 0.01]), torch.tensor([0, 1])
+        p = RidgeLeverageSampling(4.0).inclusion_probability(scores, counts)
+        torch.testing.assert_close(p, torch.tensor([0.0, 0.04]))
+
     def test_coins_are_independent(self):
         X, g = inputs(2), generator(2)
         scores = torch.tensor([0.5, 0.5], dtype=torch.float64)

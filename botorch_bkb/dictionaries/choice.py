@@ -99,6 +99,10 @@ class Automatic(DictionaryRule):
         rule = AllPoints() if X.shape[-2] <= self.exact_up_to else self.sampling
         return rule.select(X, kernel, noise, scores=scores, counts=counts, generator=generator)
 
+    def is_random(self, n: int) -> bool:
+        r"""Beyond ``exact_up_to`` points, if the rule used there is."""
+        return n > self.exact_up_to and self.sampling.is_random(n)
+
     def _capped(self, size: int) -> DictionaryRule:
         return replace(
             self, exact_up_to=min(size, self.exact_up_to), sampling=self.sampling._capped(size)

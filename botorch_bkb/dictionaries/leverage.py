@@ -156,7 +156,11 @@ class RidgeLeverageSampling(DictionaryRule):
         p = (self.oversampling * scores).clamp(max=1.0)
         if counts is None:
             return p
-        return -torch.expm1(counts * torch.log1p(-p))
+        return torch.where(counts > 0, -torch.expm1(counts * torch.log1p(-p)), 0.0)
+
+    def is_random(self, n: int) -> bool:
+        r"""Always."""
+        return True
 
     def _capped(self, size: int) -> DictionaryRule:
         return replace(self, max_size=min(size, self.max_size or size))

@@ -37,7 +37,9 @@ def first_occurrences(X: Tensor) -> Tensor:
 def covers(indices: Tensor, X: Tensor) -> bool:
     r"""Whether every distinct row of ``X`` is in the dictionary: nothing is sparse then."""
     n, m = X.shape[-2], len(indices)
-    return m == n or (2 * m > n and len(first_occurrences(X)) == m)
+    if 2 * m < n and n > 2000:  # hardly; and not worth sorting the data at every step of a fit
+        return False
+    return m == n or len(first_occurrences(X[..., indices, :])) == len(first_occurrences(X))
 
 
 class DictionaryRule(InducingPointAllocator):
@@ -71,6 +73,10 @@ class DictionaryRule(InducingPointAllocator):
         Returns:
             Sorted ``m`` indices into the rows of ``X``, no two of them of equal rows.
         """
+
+    def is_random(self, n: int) -> bool:
+        r"""Whether two selections among the same ``n`` inputs may differ."""
+        return False
 
     def allocate_inducing_points(
         self, inputs: Tensor, covar_module: Kernel, num_inducing: int, input_batch_shape: torch.Size
@@ -125,4 +131,4 @@ class AllPoints(DictionaryRule):
         return indices
 
     def _capped(self, size: int) -> DictionaryRule:
-        return AllPoints(max_size=size)
+        return AllPoints(max_size=min(size, self.max_size or size))

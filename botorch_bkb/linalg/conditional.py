@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
-from botorch_bkb.linalg.cholesky import block_triangular, solve_rows, solve_vector
+from botorch_bkb.linalg.cholesky import block_triangular, safe_cholesky, solve_rows, solve_vector
 from botorch_bkb.linalg.factor import Embedding
 
 
@@ -39,7 +38,14 @@ class Conditional:
     coef: Tensor
 
     @classmethod
-    def build(cls, e: Embedding, prior: Tensor, residual: Tensor, noise: Tensor) -> Conditional:
+    def build(
+        cls,
+        e: Embedding,
+        prior: Tensor,
+        residual: Tensor,
+        noise: Tensor,
+        precision: torch.dtype | None = None,
+    ) -> Conditional:
         r"""Condition on points with kernel matrix ``prior``.
 
         Args:
@@ -47,12 +53,20 @@ class Conditional:
             prior: Their kernel matrix, ``... x q x q``.
             residual: ``y_q - mean(X_q)``, ``... x q``.
             noise: Noise variances, ``... x q``.
+            precision: The dtype in which the kernel was computed, if coarser.
         """
-        root = psd_safe_cholesky(e.covariance(prior) + torch.diag_embed(noise))
+        covar = e.covariance(prior) + torch.diag_embed(noise)
+        root = safe_cholesky(covar, precision, prior)
         return cls(e, root, solve_vector(root, residual))
 
     def extend(
-        self, e: Embedding, prior: Tensor, cross: Tensor, residual: Tensor, noise: Tensor
+        self,
+        e: Embedding,
+        prior: Tensor,
+        cross: Tensor,
+        residual: Tensor,
+        noise: Tensor,
+        precision: torch.dtype | None = None,
     ) -> Conditional:
         r"""Condition further: sequential conditioning equals joint conditioning.
 
@@ -62,10 +76,11 @@ class Conditional:
             cross: Kernel between new and earlier points, ``... x k x q``.
             residual: ``y_k - mean(X_k)`` under the DTC posterior, ``... x k``.
             noise: Noise variances, ``... x k``.
+            precision: The dtype in which the kernel was computed, if coarser.
         """
         left = solve_rows(self.root, e.posterior_covariance(self.embedding, cross))
         corner = e.covariance(prior) + torch.diag_embed(noise)
-        tail = psd_safe_cholesky(corner - left @ left.mT)
+        tail = safe_cholesky(corner - left @ left.mT, precision, prior)
         residual = residual - (left @ self.coef.unsqueeze(-1)).squeeze(-1)
         new = solve_vector(tail, residual)
         return Conditional(

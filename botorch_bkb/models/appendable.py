@@ -7,7 +7,8 @@ new rows are kept apart until somebody looks at ``train_inputs`` or ``train_targ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any, NamedTuple, Self
 
@@ -40,8 +41,14 @@ class AppendableGP(SingleTaskGP):
         self.__dict__.update(_train_inputs=None, _train_targets=None, _appended=())
         super().__init__(*args, **kwargs)
 
-    def _forget_belief(self, same_size: bool = True) -> None:
+    def _forget_belief(self) -> None:
         r"""Called when data or hyperparameters may have changed."""
+
+    def _forget_dictionary(self) -> None:
+        r"""Called when the training inputs are others."""
+
+    def _check_new_inputs(self, n: int) -> None:
+        r"""Raise if ``n`` training points would not do; called before anything changes."""
 
     def _move_belief(self, like: Tensor) -> None:
         r"""Called when the model moved to the device and dtype of ``like``."""
@@ -58,22 +65,24 @@ class AppendableGP(SingleTaskGP):
             shape = torch.Size([*batch, shape[-1] + block.X.shape[-2]])
         return shape
 
-    def _with_observations(self, new: Observations, noise: Tensor) -> Self:
+    def _with_observations(self, new: Observations, noise: Tensor | None) -> Self:
         r"""A copy of the model, its modules included, that shares the data and has more.
 
         Args:
             new: What to append.
-            noise: Their noise variances, ``batch' x q``; kept if the noise is observed.
+            noise: Their observed noise variances, ``batch' x q``, if they have any.
         """
         shared = [self._train_inputs, self._train_targets, self._original_train_inputs]
         model = deepcopy(self, {id(value): value for value in shared})
         model.__dict__["_appended"] = (*self._appended, new)
-        if isinstance(model.likelihood, FixedNoiseGaussianLikelihood):
+        if noise is not None and isinstance(model.likelihood, FixedNoiseGaussianLikelihood):
             old = model.likelihood.noise_covar.noise
-            while noise.dim() > old.dim():  # free of fantasy batches, or they multiply n
-                noise = noise.mean(0)
-            noise = noise.expand(*old.shape[:-1], -1)
-            model.likelihood.noise_covar.noise = torch.cat([old, noise], -1)
+            # The same in each fantasy: left without that dimension, which would multiply n.
+            while noise.dim() > old.dim() and torch.equal(noise, noise[:1].expand_as(noise)):
+                noise = noise[0]
+            lead = torch.broadcast_shapes(old.shape[:-1], noise.shape[:-1])
+            parts = [t.expand(*lead, t.shape[-1]) for t in (old, noise)]
+            model.likelihood.noise_covar.noise = torch.cat(parts, -1).detach()
         batch = model._targets_shape()[:-1]
         model._aug_batch_shape = batch
         model._input_batch_shape = batch if self._num_outputs == 1 else batch[:-1]
@@ -105,10 +114,39 @@ class AppendableGP(SingleTaskGP):
     @train_inputs.setter
     def train_inputs(self, value: tuple[Tensor, ...] | None) -> None:
         self._merge_appended()
-        old = self._train_inputs
         self.__dict__["_train_inputs"] = None if value is None else tuple(value)
-        changed = bool(old and value) and old[0].shape[-2] != self._train_inputs[0].shape[-2]
-        self._forget_belief(same_size=not changed)
+        self._forget_belief()
+
+    def set_train_data(
+        self, inputs: Any = None, targets: Tensor | None = None, strict: bool = True
+    ) -> None:
+        r"""Replace training data; see gpytorch's ``ExactGP``. Other inputs, another dictionary."""
+        if inputs is None:
+            super().set_train_data(targets=targets, strict=strict)
+            return
+        first = inputs if isinstance(inputs, Tensor) else inputs[0]
+        self._check_new_inputs(first.shape[-2] if first.dim() > 1 else len(first))
+        super().set_train_data(inputs, targets, strict)
+        self._forget_dictionary()
+
+    def _set_transformed_inputs(self) -> None:
+        with self._same_points():
+            super()._set_transformed_inputs()
+
+    def _revert_to_original_inputs(self) -> None:
+        with self._same_points():
+            super()._revert_to_original_inputs()
+
+    @contextmanager
+    def _same_points(self) -> Iterator[None]:
+        r"""BoTorch transforms the inputs, or reverts them, by setting them: no other points."""
+        keep = self._dictionary_state()
+        yield
+        self.__dict__.update(keep)
+
+    def _dictionary_state(self) -> dict[str, Any]:
+        r"""What :meth:`_forget_dictionary` would forget."""
+        return {}
 
     @property  # type: ignore[override]
     def train_targets(self) -> Tensor:
@@ -142,9 +180,10 @@ class AppendableGP(SingleTaskGP):
         )
         if self._original_train_inputs is not None:
             self._original_train_inputs = fn(self._original_train_inputs)
-        self._move_belief(self._train_inputs[0])
         # ``ExactGP`` would look at ``train_inputs`` and so put the appended rows in place.
-        return super(ExactGP, self)._apply(fn, recurse)
+        super(ExactGP, self)._apply(fn, recurse)
+        self._move_belief(self._train_inputs[0])
+        return self
 
     def __getstate__(self) -> dict[str, Any]:
         r"""State for ``pickle`` and ``deepcopy``, without autograd graphs."""

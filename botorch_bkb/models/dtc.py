@@ -24,6 +24,7 @@ from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils import fantasize as fantasize_flag
 from botorch.models.utils import multioutput_to_batch_mode_transform
 from botorch.models.utils.inducing_point_allocators import InducingPointAllocator
+from botorch.sampling.pathwise.utils import get_train_inputs
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch import settings
@@ -40,6 +41,9 @@ from botorch_bkb.linalg import map_tensors
 from botorch_bkb.models.appendable import AppendableGP, Observations, detached
 from botorch_bkb.models.prior import EmbeddedRows, NystromPrior
 from botorch_bkb.validation import check_finite, check_indices, check_training_data
+
+#: Where a state dict keeps the dictionary: rows, their inputs, and what they were drawn under.
+SAVED = ("dictionary.indices", "dictionary.points", "dictionary.hyperparameters")
 
 
 class DTCGP(AppendableGP):
@@ -102,9 +106,9 @@ class DTCGP(AppendableGP):
     # Plain attributes, written through ``__dict__``: neither parameters nor buffers.
     _belief: Belief | None
     _rule: DictionaryRule
-    _indices: Tensor | None
-    _indices_are_given: bool
-    _drawn_under: Tensor | None
+    _given: Tensor | None  # the indices the user named
+    _indices: Tensor | None  # the dictionary now, with the points conditioned on
+    _drawn_under: Tensor | None  # the hyperparameters when it was drawn
     _trace_term: bool
 
     def __init__(
@@ -127,8 +131,8 @@ class DTCGP(AppendableGP):
         self.__dict__.update(
             _belief=None,
             _rule=as_rule(dictionary),
+            _given=indices,
             _indices=indices,
-            _indices_are_given=indices is not None,
             _drawn_under=None,
             _trace_term=trace_term,
         )
@@ -160,6 +164,8 @@ class DTCGP(AppendableGP):
     @property
     def dictionary_indices(self) -> Tensor:
         r"""Rows of the training data that form the dictionary, a sorted LongTensor."""
+        if self._belief is not None and self._indices is not None:
+            return self._indices
         X = self.train_inputs[0]
         if self.training:
             with torch.no_grad():
@@ -171,17 +177,16 @@ class DTCGP(AppendableGP):
 
         While training an existing one stays, so that the objective of a fit stands still.
         """
-        if self._indices is not None:
-            if self.training or self._indices_are_given:
-                return self._indices
-            now = self._hyperparameters()
-            # One that was loaded came together with its hyperparameters.
-            if self._drawn_under is None or torch.equal(self._drawn_under, now):
-                self.__dict__["_drawn_under"] = now
-                return self._indices
+        now = self._hyperparameters()
+        if self._indices is not None and (
+            self.training
+            or self._given is not None
+            or (self._drawn_under is not None and torch.equal(self._drawn_under, now))
+        ):
+            return self._indices
         with torch.no_grad():
             indices = self._rule.select(X, self.covar_module, self._noise(X))
-        self.__dict__.update(_indices=indices, _drawn_under=self._hyperparameters())
+        self.__dict__.update(_indices=indices, _drawn_under=now)
         return indices
 
     def _hyperparameters(self) -> Tensor:
@@ -196,7 +201,7 @@ class DTCGP(AppendableGP):
         """
         indices = given_dictionary(indices, self.train_inputs[0])
         model = deepcopy(self)
-        model.__dict__.update(_indices=indices, _indices_are_given=True, _belief=None)
+        model.__dict__.update(_given=indices, _indices=indices, _belief=None)
         return model
 
     def resparsify(self, generator: torch.Generator | None = None) -> DTCGP:
@@ -215,13 +220,12 @@ class DTCGP(AppendableGP):
         X = self.train_inputs[0]
         noise = self._noise(X)
         scores = self._belief_now().variance(self.covar_module, X) / noise.double()
-        indices = self._rule.select(X, self.covar_module, noise, scores=scores, generator=generator)
-        self.__dict__.update(
-            _indices=indices,
-            _indices_are_given=False,
-            _drawn_under=self._hyperparameters(),
-            _belief=None,
-        )
+        with torch.no_grad():
+            indices = self._rule.select(
+                X, self.covar_module, noise, scores=scores, generator=generator
+            )
+        now = self._hyperparameters()
+        self.__dict__.update(_given=None, _indices=indices, _drawn_under=now, _belief=None)
         return self
 
     def leverage_scores(self, X: Tensor) -> Tensor:
@@ -267,7 +271,7 @@ class DTCGP(AppendableGP):
         X = self.transform_inputs(x)
         indices = self._dictionary(X.detach())
         if covers(indices, X.detach()) and not self._trace_term:
-            return super().forward(x)
+            return MultivariateNormal(self.mean_module(X), self.covar_module(X))
         rows = EmbeddedRows(X, X[..., indices, :], self.covar_module, self._trace_term)
         return NystromPrior(self.mean_module(X), LowRankRootLinearOperator(rows))
 
@@ -308,8 +312,9 @@ class DTCGP(AppendableGP):
     ) -> DTCGP:
         r"""Condition the DTC process exactly on new observations, in ``O(m^2 q + q^3)``.
 
-        The new points join the dictionary; the old data are not embedded again. Fitting the
-        returned model, or ``resparsify``, makes them ordinary training data.
+        The new points join the dictionary; the old data are not embedded again. Whatever builds
+        the belief anew (fitting, ``resparsify``, ``subset_output``, loading a state, setting
+        data) makes them ordinary training data with a place in the dictionary.
 
         Args:
             X: A ``batch_shape x q x d`` tensor.
@@ -352,13 +357,17 @@ class DTCGP(AppendableGP):
             noise: A ``batch' x q`` tensor of noise variances.
         """
         X = inputs if isinstance(inputs, Tensor) else inputs[0]
-        return self._condition(Observations(X, X, targets), noise)
+        X_original = self.input_transform.untransform(X) if self._has_transformed_inputs else X
+        return self._condition(Observations(X_original, X, targets), noise)
 
     def _condition(self, new: Observations, noise: Tensor | None) -> DTCGP:
         new = Observations(*(t.to(self._train_targets.dtype) for t in new))
-        noise = self._noise_of_new(new.X, noise)
         belief = self._belief_now().condition(
-            self.covar_module, self.mean_module, new.X, new.targets, noise
+            self.covar_module,
+            self.mean_module,
+            new.X,
+            new.targets,
+            self._noise_of_new(new.X, noise),
         )
         assert self._indices is not None  # drawn for the belief
         n, q = self.num_data, new.X.shape[-2]
@@ -383,19 +392,32 @@ class DTCGP(AppendableGP):
 
     # ------------------------------------------------------------------ state
 
-    def _forget_belief(self, same_size: bool = True) -> None:
+    def _forget_belief(self) -> None:
         self.__dict__["_belief"] = None
-        if same_size or self._indices is None:
-            return
-        if self._indices_are_given:
-            check_indices(self._indices, self._train_inputs[0].shape[-2])
-        else:
-            self.__dict__["_indices"] = None
+
+    def _forget_dictionary(self) -> None:
+        self.__dict__.update(_indices=self._given, _drawn_under=None)
+
+    def _dictionary_state(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in ("_indices", "_drawn_under")}
+
+    def _check_new_inputs(self, n: int) -> None:
+        if self._given is not None:
+            check_indices(self._given, n)
+
+    def subset_output(self, idcs: list[int]) -> DTCGP:
+        r"""The model of some of the outputs, with the same dictionary; see BoTorch."""
+        model = super().subset_output(idcs)
+        assert isinstance(model, DTCGP)
+        now = model._hyperparameters()
+        model.__dict__.update(_indices=self._indices, _drawn_under=now)
+        return model
 
     def _move_belief(self, like: Tensor) -> None:
         r"""The belief's ``m x m`` algebra stays in float64 whatever the model's dtype."""
-        if self._indices is not None and self._indices.device != like.device:
-            self.__dict__["_indices"] = self._indices.to(like.device)
+        for name in ("_given", "_indices", "_drawn_under"):
+            if (value := self.__dict__[name]) is not None:
+                self.__dict__[name] = value.to(like.device)
         belief = self._belief
         if belief is None:
             return
@@ -403,6 +425,7 @@ class DTCGP(AppendableGP):
             belief = map_tensors(belief, lambda t: t.to(like.device))
         if belief.points.dtype != like.dtype:
             belief = belief.with_points_as(like.dtype)
+            self.__dict__["_drawn_under"] = self._hyperparameters()  # rounded, not others
         self.__dict__["_belief"] = belief
 
     def __getstate__(self) -> dict[str, Any]:
@@ -412,17 +435,31 @@ class DTCGP(AppendableGP):
             "_belief": map_tensors(self._belief, detached),
         }
 
+    def _raw_dictionary_points(self, indices: Tensor) -> Tensor:
+        r"""The dictionary as the user gave it, which tells data of the same size apart."""
+        (X,) = get_train_inputs(self, transformed=False)
+        return X[..., indices, :]
+
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        if self._indices is not None:
-            mask = torch.zeros(self.num_data, dtype=torch.bool, device=self._indices.device)
-            destination[prefix + "dictionary"] = mask.index_fill(0, self._indices, True)
+        if self._indices is None or self._drawn_under is None:
+            return
+        saved = (self._indices, self._raw_dictionary_points(self._indices), self._drawn_under)
+        destination.update(zip((prefix + key for key in SAVED), saved, strict=True))
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
-        r"""Adopt a saved dictionary if it is of data of the same size; else keep our own rule."""
-        mask = state_dict.pop(prefix + "dictionary", None)
-        self.__dict__["_belief"] = None
-        if mask is not None and len(mask) == self.num_data:
-            indices = torch.nonzero(mask).squeeze(-1).to(self._train_targets.device)
-            self.__dict__.update(_indices=indices, _drawn_under=None)
+        r"""Adopt a saved draw if it is of the same data and ours would be a draw too."""
+        indices, points, drawn_under = (state_dict.pop(prefix + key, None) for key in SAVED)
+        self._forget_belief()
+        if (
+            indices is not None
+            and self._given is None
+            and self._rule.is_random(self.num_data)
+            and int(indices.max()) < self.num_data
+        ):
+            like = self._train_inputs[0]
+            indices = indices.to(like.device)
+            if torch.equal(self._raw_dictionary_points(indices), points.to(like)):
+                drawn_under = drawn_under.to(like.device)
+                self.__dict__.update(_indices=indices, _drawn_under=drawn_under)
         super()._load_from_state_dict(state_dict, prefix, *args)

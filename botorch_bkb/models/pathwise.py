@@ -35,6 +35,7 @@ from botorch.utils.context_managers import delattr_ctx
 from torch import Size, Tensor
 
 from botorch_bkb.belief import Belief
+from botorch_bkb.linalg import solve_vector
 from botorch_bkb.models.dtc import DTCGP
 
 
@@ -78,7 +79,7 @@ def _update_weights(model: DTCGP, belief: Belief, prior_paths) -> tuple[Tensor, 
     theta = _solve_transposed(factor.info_root, theta)  # R^{-T} (c + eps)
     excess = prior_values - model.mean_module(belief.points).double()
     # K_SS^{-1} (u - f(S)) = L^{-T} (theta - L^{-1} (f(S) - mu(S)))
-    theta = theta - _solve(factor.root, excess)
+    theta = theta - solve_vector(factor.root, excess)
     weight = _solve_transposed(factor.root, theta)
     if belief.conditional is None:
         return belief.points, weight
@@ -97,7 +98,7 @@ def _add_conditional(model, belief, prior_paths, weight, theta) -> tuple[Tensor,
     )
     noise = noise.diagonal(dim1=-2, dim2=-1).clamp_min(0)
     innovation = observed + noise.sqrt() * torch.randn_like(path) - path
-    a = _solve_transposed(conditional.root, _solve(conditional.root, innovation))
+    a = _solve_transposed(conditional.root, solve_vector(conditional.root, innovation))
     # cov(x, X_q) = k(x, X_q) + k_S(x)' L^{-T} (R^{-T} w_q - z_q)
     correction = _solve_transposed(belief.factor.info_root, (w.mT @ a.unsqueeze(-1)).squeeze(-1))
     correction = correction - (z.mT @ a.unsqueeze(-1)).squeeze(-1)
@@ -107,10 +108,6 @@ def _add_conditional(model, belief, prior_paths, weight, theta) -> tuple[Tensor,
     lead = torch.broadcast_shapes(weight.shape[:-1], a.shape[:-1])
     weights = [t.expand(*lead, t.shape[-1]) for t in (weight, a)]
     return torch.cat(points, -2), torch.cat(weights, -1)
-
-
-def _solve(root: Tensor, vector: Tensor) -> Tensor:
-    return torch.linalg.solve_triangular(root, vector.unsqueeze(-1), upper=False).squeeze(-1)
 
 
 def _solve_transposed(root: Tensor, vector: Tensor) -> Tensor:

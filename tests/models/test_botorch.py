@@ -24,6 +24,7 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.generation import MaxPosteriorSampling
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
+from botorch.models.transforms.input import InputPerturbation
 from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
 from botorch.sampling import SobolQMCNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths
@@ -270,6 +271,12 @@ class TestSelectBaseline:
         high = select_baseline(sparse, 20)
         assert sparse.posterior(low).mean.min() < sparse.posterior(high).mean.min()
         assert sparse.posterior(low).mean.min() <= sparse.posterior(X).mean.min() + 1e-9
+
+    def test_refuses_transforms_that_make_several_rows_of_one(self):
+        X, Y = regression(50)
+        perturb = InputPerturbation(0.05 * torch.rand(3, 2, dtype=torch.float64))
+        with pytest.raises(UnsupportedError, match="one prediction an input"):
+            select_baseline(DTCGP(X, Y, input_transform=perturb), 10)
 
     def test_needs_one_output_and_no_batch(self):
         X, Y = regression(10, m=2)
