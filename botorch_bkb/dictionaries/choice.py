@@ -9,11 +9,15 @@ import torch
 from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.models.utils.inducing_point_allocators import InducingPointAllocator
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bkb.dictionaries.leverage import RidgeLeverageSampling
-from botorch_bkb.dictionaries.rule import AllPoints, DictionaryRule, first_occurrences
+from botorch_bkb.dictionaries.rule import (
+    AllPoints,
+    Candidates,
+    DictionaryRule,
+    first_occurrences,
+)
 from botorch_bkb.validation import check_indices, check_max_size
 
 
@@ -44,17 +48,8 @@ class FromAllocator(DictionaryRule):
     def __post_init__(self) -> None:
         check_max_size(self.size)
 
-    def select(
-        self,
-        X: Tensor,
-        kernel: Kernel,
-        noise: Tensor,
-        *,
-        scores: Tensor | None = None,
-        counts: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        r"""See :meth:`DictionaryRule.select`."""
+    def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
+        X, kernel = inputs.X, inputs.kernel
         flat = X.reshape(-1, *X.shape[-2:])[0] if X.dim() > 2 else X
         with torch.no_grad():
             points = self.allocator.allocate_inducing_points(
@@ -85,19 +80,9 @@ class Automatic(DictionaryRule):
     exact_up_to: int = 500
     sampling: DictionaryRule = field(default_factory=lambda: RidgeLeverageSampling(max_size=1000))
 
-    def select(
-        self,
-        X: Tensor,
-        kernel: Kernel,
-        noise: Tensor,
-        *,
-        scores: Tensor | None = None,
-        counts: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        r"""See :meth:`DictionaryRule.select`."""
-        rule = AllPoints() if X.shape[-2] <= self.exact_up_to else self.sampling
-        return rule.select(X, kernel, noise, scores=scores, counts=counts, generator=generator)
+    def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
+        few = inputs.X.shape[-2] <= self.exact_up_to
+        return (AllPoints() if few else self.sampling)._select(inputs, generator)
 
     def is_random(self, n: int) -> bool:
         r"""Beyond ``exact_up_to`` points, if the rule used there is."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from botorch_bkb.belief import chunks, dictionary_root, kernel_diagonal, kernel_matrix
 from botorch_bkb.dictionaries.rule import (
+    Candidates,
     DictionaryRule,
     first_occurrences,
     largest_over_batch,
@@ -100,17 +101,8 @@ class RidgeLeverageSampling(DictionaryRule):
             )
         check_max_size(self.max_size)
 
-    def select(
-        self,
-        X: Tensor,
-        kernel: Kernel,
-        noise: Tensor,
-        *,
-        scores: Tensor | None = None,
-        counts: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        r"""See :meth:`DictionaryRule.select`."""
+    def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
+        X, kernel, noise, scores, counts = inputs
         generator = generator or self.generator
         n = X.shape[-2]
         everything = torch.arange(n, device=X.device)

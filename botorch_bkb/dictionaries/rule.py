@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from botorch.models.utils.inducing_point_allocators import (
@@ -42,13 +43,22 @@ def covers(indices: Tensor, X: Tensor) -> bool:
     return m == n or len(first_occurrences(X[..., indices, :])) == len(first_occurrences(X))
 
 
+class Candidates(NamedTuple):
+    r"""What a rule looks at; :meth:`DictionaryRule.select` says what each is."""
+
+    X: Tensor
+    kernel: Kernel
+    noise: Tensor
+    scores: Tensor | None = None
+    counts: Tensor | None = None
+
+
 class DictionaryRule(InducingPointAllocator):
     r"""Chooses the dictionary among the inputs."""
 
     #: Noise variance assumed where there is no likelihood to ask: as a BoTorch allocator.
     noise_var: float = 0.01
 
-    @abstractmethod
     def select(
         self,
         X: Tensor,
@@ -73,6 +83,11 @@ class DictionaryRule(InducingPointAllocator):
         Returns:
             Sorted ``m`` indices into the rows of ``X``, no two of them of equal rows.
         """
+        return self._select(Candidates(X, kernel, noise, scores, counts), generator)
+
+    @abstractmethod
+    def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
+        r"""What a rule implements; see :meth:`select`."""
 
     def is_random(self, n: int) -> bool:
         r"""Whether two selections among the same ``n`` inputs may differ."""
@@ -113,20 +128,10 @@ class AllPoints(DictionaryRule):
 
     max_size: int | None = None
 
-    def select(
-        self,
-        X: Tensor,
-        kernel: Kernel,
-        noise: Tensor,
-        *,
-        scores: Tensor | None = None,
-        counts: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        r"""See :meth:`DictionaryRule.select`."""
-        indices = first_occurrences(X)
+    def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
+        indices = first_occurrences(inputs.X)
         if self.max_size is not None and len(indices) > self.max_size:
-            steps = torch.arange(self.max_size, device=X.device)
+            steps = torch.arange(self.max_size, device=indices.device)
             indices = indices[(steps * len(indices)) // self.max_size]
         return indices
 

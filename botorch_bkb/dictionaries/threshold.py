@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import torch
 from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import BotorchWarning
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bkb.belief import chunks, kernel_matrix
 from botorch_bkb.dictionaries.rule import (
+    Candidates,
     DictionaryRule,
     first_occurrences,
     largest_over_batch,
@@ -66,17 +66,8 @@ class InformationThreshold(DictionaryRule):
         r"""The least leverage score that is kept, ``e^{2 epsilon} - 1``."""
         return math.expm1(2 * self.epsilon)
 
-    def select(
-        self,
-        X: Tensor,
-        kernel: Kernel,
-        noise: Tensor,
-        *,
-        scores: Tensor | None = None,
-        counts: Tensor | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        r"""See :meth:`DictionaryRule.select`."""
+    def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
+        X, kernel, noise, *_ = inputs
         distinct = first_occurrences(X)
         X, noise = X[..., distinct, :], noise[..., distinct].double()
         kept = torch.empty(0, dtype=torch.long, device=X.device)

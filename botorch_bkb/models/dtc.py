@@ -10,7 +10,6 @@ References:
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 import torch
@@ -24,7 +23,6 @@ from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils import fantasize as fantasize_flag
 from botorch.models.utils import multioutput_to_batch_mode_transform
 from botorch.models.utils.inducing_point_allocators import InducingPointAllocator
-from botorch.sampling.pathwise.utils import get_train_inputs
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.types import DEFAULT, _DefaultType
 from gpytorch import settings
@@ -36,17 +34,15 @@ from linear_operator.operators import LowRankRootLinearOperator
 from torch import Tensor
 
 from botorch_bkb.belief import Belief
-from botorch_bkb.dictionaries import DictionaryRule, as_rule, covers, given_dictionary
+from botorch_bkb.dictionaries import DictionaryRule, covers
 from botorch_bkb.linalg import map_tensors
-from botorch_bkb.models.appendable import AppendableGP, Observations, detached
+from botorch_bkb.models.appendable import Observations, detached
 from botorch_bkb.models.prior import EmbeddedRows, NystromPrior
-from botorch_bkb.validation import check_finite, check_indices, check_training_data
-
-#: Where a state dict keeps the dictionary: rows, their inputs, and what they were drawn under.
-SAVED = ("dictionary.indices", "dictionary.points", "dictionary.hyperparameters")
+from botorch_bkb.models.sparse import SparseGP
+from botorch_bkb.validation import check_finite, check_training_data
 
 
-class DTCGP(AppendableGP):
+class DTCGP(SparseGP):
     r"""A sparse GP that drops in wherever ``SingleTaskGP`` stands.
 
     The posterior is the deterministic training conditional on a dictionary ``S`` of ``m`` of
@@ -105,10 +101,6 @@ class DTCGP(AppendableGP):
 
     # Plain attributes, written through ``__dict__``: neither parameters nor buffers.
     _belief: Belief | None
-    _rule: DictionaryRule
-    _given: Tensor | None  # the indices the user named
-    _indices: Tensor | None  # the dictionary now, with the points conditioned on
-    _drawn_under: Tensor | None  # the hyperparameters when it was drawn
     _trace_term: bool
 
     def __init__(
@@ -125,17 +117,7 @@ class DTCGP(AppendableGP):
         trace_term: bool = False,
     ) -> None:
         check_training_data(train_X, train_Y, train_Yvar)
-        indices = None
-        if isinstance(dictionary, Tensor):
-            indices, dictionary = given_dictionary(dictionary, train_X), None
-        self.__dict__.update(
-            _belief=None,
-            _rule=as_rule(dictionary),
-            _given=indices,
-            _indices=indices,
-            _drawn_under=None,
-            _trace_term=trace_term,
-        )
+        self.__dict__.update(_belief=None, _trace_term=trace_term)
         super().__init__(
             train_X=train_X,
             train_Y=train_Y,
@@ -145,6 +127,7 @@ class DTCGP(AppendableGP):
             mean_module=mean_module,
             outcome_transform=outcome_transform,
             input_transform=input_transform,
+            dictionary=dictionary,
         )
 
     @classmethod
@@ -160,49 +143,6 @@ class DTCGP(AppendableGP):
         return {**inputs, "dictionary": dictionary, "trace_term": trace_term}
 
     # ------------------------------------------------------------------ the dictionary
-
-    @property
-    def dictionary_indices(self) -> Tensor:
-        r"""Rows of the training data that form the dictionary, a sorted LongTensor."""
-        if self._belief is not None and self._indices is not None:
-            return self._indices
-        X = self.train_inputs[0]
-        if self.training:
-            with torch.no_grad():
-                X = self.transform_inputs(X)
-        return self._dictionary(X)
-
-    def _dictionary(self, X: Tensor) -> Tensor:
-        r"""Draw the dictionary if there is none, or if the hyperparameters moved since.
-
-        While training an existing one stays, so that the objective of a fit stands still.
-        """
-        now = self._hyperparameters()
-        if self._indices is not None and (
-            self.training
-            or self._given is not None
-            or (self._drawn_under is not None and torch.equal(self._drawn_under, now))
-        ):
-            return self._indices
-        with torch.no_grad():
-            indices = self._rule.select(X, self.covar_module, self._noise(X))
-        self.__dict__.update(_indices=indices, _drawn_under=now)
-        return indices
-
-    def _hyperparameters(self) -> Tensor:
-        parameters = [p.detach().flatten().double() for p in self.parameters()]
-        return torch.cat(parameters) if parameters else self.train_targets.new_empty(0).double()
-
-    def with_dictionary(self, indices: Tensor) -> DTCGP:
-        r"""A copy of this model with the given dictionary.
-
-        Args:
-            indices: A LongTensor of row indices of the training data.
-        """
-        indices = given_dictionary(indices, self.train_inputs[0])
-        model = deepcopy(self)
-        model.__dict__.update(_given=indices, _indices=indices, _belief=None)
-        return model
 
     def resparsify(self, generator: torch.Generator | None = None) -> DTCGP:
         r"""Draw a new dictionary from the current leverage scores, in place.
@@ -298,13 +238,6 @@ class DTCGP(AppendableGP):
         self.__dict__["_belief"] = belief
         return belief
 
-    def _noise(self, X: Tensor) -> Tensor:
-        r"""Noise variances of the training data, ``batch x n``."""
-        with torch.no_grad():
-            shape = torch.broadcast_shapes(X.shape[:-1], self.train_targets.shape)
-            noise = self.likelihood._shaped_noise_covar(shape, X)
-            return noise.diagonal(dim1=-2, dim2=-1).expand(shape).detach()
-
     # ------------------------------------------------------------------ conditioning
 
     def condition_on_observations(
@@ -392,26 +325,11 @@ class DTCGP(AppendableGP):
 
     # ------------------------------------------------------------------ state
 
+    def _has_belief(self) -> bool:
+        return self._belief is not None
+
     def _forget_belief(self) -> None:
         self.__dict__["_belief"] = None
-
-    def _forget_dictionary(self) -> None:
-        self.__dict__.update(_indices=self._given, _drawn_under=None)
-
-    def _dictionary_state(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in ("_indices", "_drawn_under")}
-
-    def _check_new_inputs(self, n: int) -> None:
-        if self._given is not None:
-            check_indices(self._given, n)
-
-    def subset_output(self, idcs: list[int]) -> DTCGP:
-        r"""The model of some of the outputs, with the same dictionary; see BoTorch."""
-        model = super().subset_output(idcs)
-        assert isinstance(model, DTCGP)
-        now = model._hyperparameters()
-        model.__dict__.update(_indices=self._indices, _drawn_under=now)
-        return model
 
     def _move_belief(self, like: Tensor) -> None:
         r"""The belief's ``m x m`` algebra stays in float64 whatever the model's dtype."""
@@ -434,32 +352,3 @@ class DTCGP(AppendableGP):
             **super().__getstate__(),
             "_belief": map_tensors(self._belief, detached),
         }
-
-    def _raw_dictionary_points(self, indices: Tensor) -> Tensor:
-        r"""The dictionary as the user gave it, which tells data of the same size apart."""
-        (X,) = get_train_inputs(self, transformed=False)
-        return X[..., indices, :]
-
-    def _save_to_state_dict(self, destination, prefix, keep_vars):
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        if self._indices is None or self._drawn_under is None:
-            return
-        saved = (self._indices, self._raw_dictionary_points(self._indices), self._drawn_under)
-        destination.update(zip((prefix + key for key in SAVED), saved, strict=True))
-
-    def _load_from_state_dict(self, state_dict, prefix, *args):
-        r"""Adopt a saved draw if it is of the same data and ours would be a draw too."""
-        indices, points, drawn_under = (state_dict.pop(prefix + key, None) for key in SAVED)
-        self._forget_belief()
-        if (
-            indices is not None
-            and self._given is None
-            and self._rule.is_random(self.num_data)
-            and int(indices.max()) < self.num_data
-        ):
-            like = self._train_inputs[0]
-            indices = indices.to(like.device)
-            if torch.equal(self._raw_dictionary_points(indices), points.to(like)):
-                drawn_under = drawn_under.to(like.device)
-                self.__dict__.update(_indices=indices, _drawn_under=drawn_under)
-        super()._load_from_state_dict(state_dict, prefix, *args)

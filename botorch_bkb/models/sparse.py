@@ -1,0 +1,148 @@
+r"""A GP with a dictionary: which of its training inputs, drawn when, kept how long."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, Self
+
+import torch
+from botorch.models.utils.inducing_point_allocators import InducingPointAllocator
+from botorch.sampling.pathwise.utils import get_train_inputs
+from torch import Tensor
+
+from botorch_bkb.dictionaries import DictionaryRule, as_rule, given_dictionary
+from botorch_bkb.models.appendable import AppendableGP
+from botorch_bkb.validation import check_indices
+
+#: Where a state dict keeps the dictionary: rows, their inputs, and what they were drawn under.
+SAVED = ("dictionary.indices", "dictionary.points", "dictionary.hyperparameters")
+
+
+class SparseGP(AppendableGP):
+    r"""Base class: the dictionary, drawn when first needed and again when it is out of date.
+
+    It stays fixed while the hyperparameters are fitted, is drawn anew when they have changed
+    and the model is next evaluated, and is saved with the state. One that the user names stays.
+    """
+
+    # Plain attributes, written through ``__dict__``: neither parameters nor buffers.
+    _rule: DictionaryRule
+    _given: Tensor | None  # the indices the user named
+    _indices: Tensor | None  # the dictionary now, with the points conditioned on
+    _drawn_under: Tensor | None  # the hyperparameters when it was drawn
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        *args: Any,
+        dictionary: DictionaryRule | InducingPointAllocator | Tensor | None = None,
+        **kwargs: Any,
+    ) -> None:
+        given = None
+        if isinstance(dictionary, Tensor):
+            given, dictionary = given_dictionary(dictionary, train_X), None
+        rule = as_rule(dictionary)
+        self.__dict__.update(_rule=rule, _given=given, _indices=given, _drawn_under=None)
+        super().__init__(train_X, *args, **kwargs)
+
+    def _has_belief(self) -> bool:
+        r"""Whether a belief stands on the present dictionary."""
+        return False
+
+    @property
+    def dictionary_indices(self) -> Tensor:
+        r"""Rows of the training data that form the dictionary, a sorted LongTensor."""
+        if self._has_belief() and self._indices is not None:
+            return self._indices
+        X = self.train_inputs[0]
+        if self.training:
+            with torch.no_grad():
+                X = self.transform_inputs(X)
+        return self._dictionary(X)
+
+    def _dictionary(self, X: Tensor) -> Tensor:
+        r"""Draw the dictionary if there is none, or if the hyperparameters moved since.
+
+        While training an existing one stays, so that the objective of a fit stands still.
+        """
+        now = self._hyperparameters()
+        if self._indices is not None and (
+            self.training
+            or self._given is not None
+            or (self._drawn_under is not None and torch.equal(self._drawn_under, now))
+        ):
+            return self._indices
+        with torch.no_grad():
+            indices = self._rule.select(X, self.covar_module, self._noise(X))
+        self.__dict__.update(_indices=indices, _drawn_under=now)
+        return indices
+
+    def _hyperparameters(self) -> Tensor:
+        parameters = [p.detach().flatten().double() for p in self.parameters()]
+        return torch.cat(parameters) if parameters else self.train_targets.new_empty(0).double()
+
+    def with_dictionary(self, indices: Tensor) -> Self:
+        r"""A copy of this model with the given dictionary.
+
+        Args:
+            indices: A LongTensor of row indices of the training data.
+        """
+        indices = given_dictionary(indices, self.train_inputs[0])
+        model = deepcopy(self)
+        model.__dict__.update(_given=indices, _indices=indices)
+        model._forget_belief()
+        return model
+
+    def _noise(self, X: Tensor) -> Tensor:
+        r"""Noise variances of the training data, ``batch x n``."""
+        with torch.no_grad():
+            shape = torch.broadcast_shapes(X.shape[:-1], self.train_targets.shape)
+            noise = self.likelihood._shaped_noise_covar(shape, X)
+            return noise.diagonal(dim1=-2, dim2=-1).expand(shape).detach()
+
+    def _forget_dictionary(self) -> None:
+        self.__dict__.update(_indices=self._given, _drawn_under=None)
+
+    def _dictionary_state(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in ("_indices", "_drawn_under")}
+
+    def _check_new_inputs(self, n: int) -> None:
+        if self._given is not None:
+            check_indices(self._given, n)
+
+    def subset_output(self, idcs: list[int]) -> Self:
+        r"""The model of some of the outputs, with the same dictionary; see BoTorch."""
+        model = super().subset_output(idcs)
+        assert isinstance(model, type(self))
+        now = model._hyperparameters()
+        model.__dict__.update(_indices=self._indices, _drawn_under=now)
+        return model
+
+    def _raw_dictionary_points(self, indices: Tensor) -> Tensor:
+        r"""The dictionary as the user gave it, which tells data of the same size apart."""
+        (X,) = get_train_inputs(self, transformed=False)
+        return X[..., indices, :]
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self._indices is None or self._drawn_under is None:
+            return
+        saved = (self._indices, self._raw_dictionary_points(self._indices), self._drawn_under)
+        destination.update(zip((prefix + key for key in SAVED), saved, strict=True))
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        r"""Adopt a saved draw if it is of the same data and ours would be a draw too."""
+        indices, points, drawn_under = (state_dict.pop(prefix + key, None) for key in SAVED)
+        self._forget_belief()
+        if (
+            indices is not None
+            and self._given is None
+            and self._rule.is_random(self.num_data)
+            and int(indices.max()) < self.num_data
+        ):
+            like = self._train_inputs[0]
+            indices = indices.to(like.device)
+            if torch.equal(self._raw_dictionary_points(indices), points.to(like)):
+                drawn_under = drawn_under.to(like.device)
+                self.__dict__.update(_indices=indices, _drawn_under=drawn_under)
+        super()._load_from_state_dict(state_dict, prefix, *args)
