@@ -32,16 +32,60 @@ Reference:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from gpytorch.kernels import Kernel
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from botorch_bkb.belief import chunks, dictionary_root, kernel_diagonal, kernel_matrix
-from botorch_bkb.linalg import safe_cholesky, solve_rows
+from botorch_bkb.linalg import gram, safe_cholesky, solve_rows
 
-#: Updates after which the table is rebuilt against the drift of rounding errors.
-UPDATES_BEFORE_REBUILD = 64
+#: Changes after which the table is rebuilt against the drift of rounding errors.
+CHANGES_BEFORE_REBUILD = 64
+#: Rows that go through a change at a time.
+CHUNK = 8192
+
+
+def add_squares(total: Tensor, rows: Tensor, sign: float) -> None:
+    r"""``total += sign * |row|^2`` in place, in one pass over the rows."""
+    total.add_(torch.linalg.vector_norm(rows, dim=-1).double().square(), alpha=sign)
+
+
+@dataclass(frozen=True)
+class Drop:
+    r"""Points leave: ``z -> H z`` and the freed slots are emptied."""
+
+    reflector: Tensor  #: ``Y T``, ``slots x k``; ``H = I - Y T Y'``
+    reflected: Tensor  #: ``Y'``, ``k x slots``
+    thin: Tensor  #: ``slots x k``, ``|thin' z|^2`` is what ``quad`` loses
+    freed: Tensor  #: ``k`` slots
+
+    def apply(self, Z: Tensor, residual: Tensor, quad: Tensor) -> None:
+        r"""Change a block of rows in place."""
+        Z.addmm_(Z @ self.reflector, self.reflected, alpha=-1)
+        add_squares(residual, Z[:, self.freed], 1)
+        add_squares(quad, Z @ self.thin, -1)
+        Z[:, self.freed] = 0
+
+
+@dataclass(frozen=True)
+class Append:
+    r"""Points join: ``z -> (z, zeta)`` with ``zeta`` in free slots."""
+
+    known: Tensor  #: ``slots x 2k``: coordinates of the new points, and ``A^{-1} a``
+    tail: Tensor  #: ``k x k``, the factor of the new points' residual covariance
+    schur: Tensor  #: ``k x k``, the factor of the Schur complement of their block of ``A``
+    slots: Tensor  #: ``k`` slots
+
+    def apply(self, Z: Tensor, residual: Tensor, quad: Tensor, prior: Tensor) -> None:
+        r"""Change a block of rows in place; ``prior`` is their kernel with the new points."""
+        seen, explained = (Z @ self.known).double().chunk(2, -1)
+        new = solve_rows(self.tail, prior - seen)
+        add_squares(residual, new, -1)
+        add_squares(quad, solve_rows(self.schur, new - explained), 1)
+        Z[:, self.slots] = new.to(Z)
 
 
 class ArmTable:
@@ -74,6 +118,10 @@ class ArmTable:
     _Z: Tensor  # coordinates, A x slots
     _residual: Tensor
     _quad: Tensor
+    _L: Tensor  # m x slots, the coordinates of the dictionary
+    _free: Tensor  # slots that hold zeros
+    _info: Tensor  # A, slots x slots, and its factor
+    _info_root: Tensor
 
     @torch.no_grad()
     def __init__(self, X: Tensor, kernel: Kernel, noise_var: float, dictionary: Tensor) -> None:
@@ -95,7 +143,7 @@ class ArmTable:
     @torch.no_grad()
     def mean(self) -> Tensor:
         r"""Posterior means, ``A``, float64: one pass over the coordinates."""
-        pulled = self._pulled()
+        pulled = self.pulled
         rhs = self._Z[pulled].double().mT @ (self.sums[pulled] / self.noise_var)
         theta = torch.cholesky_solve(rhs.unsqueeze(-1), self._info_root)
         return (self._Z @ theta.to(self._Z)).squeeze(-1).double()
@@ -104,6 +152,11 @@ class ArmTable:
     def effective_dimension(self) -> Tensor:
         r"""``sum_s tau(x_s)`` over the pulls."""
         return (self.counts * self.scores()).sum()
+
+    @property
+    def pulled(self) -> Tensor:
+        r"""Rows pulled at least once."""
+        return torch.nonzero(self.counts).squeeze(-1)
 
     # ------------------------------------------------------------------ what changes
 
@@ -115,17 +168,17 @@ class ArmTable:
             rows: ``b`` row numbers.
             rewards: ``b`` rewards.
         """
-        distinct, inverse = rows.unique(return_inverse=True)
-        new = torch.zeros(len(distinct), dtype=torch.float64, device=self.X.device)
-        pulls = new.index_add(0, inverse, torch.ones_like(rewards, dtype=torch.float64))
-        rewards = rewards.double()
+        distinct, pulls = rows.unique(return_counts=True)
+        pulls = pulls.double()
         self.counts = self.counts.index_add(0, distinct, pulls)
-        self.sums = self.sums.index_add(0, rows, rewards)
+        self.sums = self.sums.index_add(0, rows, rewards.double())
         U = self._Z[distinct].double()
         Y = torch.cholesky_solve(U.mT, self._info_root)
         T = psd_safe_cholesky(torch.diag(self.noise_var / pulls) + U @ Y)
-        self._quad = self._quad - self._squares(Y, T)
-        self._refactor()
+        thin = solve_rows(T, Y).to(self._Z)
+        for block in chunks(len(self.X), CHUNK):
+            add_squares(self._quad[block], self._Z[block] @ thin, -1)
+        self._set_info(self._info + gram(U, self.noise_var / pulls))
 
     @torch.no_grad()
     def set_dictionary(self, dictionary: Tensor) -> None:
@@ -136,17 +189,22 @@ class ArmTable:
         """
         leaving = torch.nonzero(~torch.isin(self.dictionary, dictionary)).squeeze(-1)
         joining = dictionary[~torch.isin(dictionary, self.dictionary)]
-        # Leaving costs four thin products, joining two; a rebuild two of size m and a kernel.
-        thin = 4 * len(leaving) + 2 * len(joining)
-        due = self._updates >= UPDATES_BEFORE_REBUILD or len(leaving) == len(self.dictionary)
+        # Leaving takes three thin products, joining two; a rebuild two of size m and a kernel.
+        thin = 3 * len(leaving) + 2 * len(joining)
+        due = self._changes >= CHANGES_BEFORE_REBUILD or len(leaving) == len(self.dictionary)
         if due or thin > 2 * len(dictionary):
             self._rebuild(dictionary)
             return
-        if len(leaving):
-            self._drop(leaving)
-        if len(joining):
-            self._append(joining)
-        self._updates += 1
+        self._reserve(len(joining) - len(leaving))
+        drop = self._plan_drop(leaving) if len(leaving) else None
+        append = self._plan_append(joining, drop) if len(joining) else None
+        for block in chunks(len(self.X), CHUNK):
+            state = (self._Z[block], self._residual[block], self._quad[block])
+            if drop is not None:
+                drop.apply(*state)
+            if append is not None:
+                append.apply(*state, kernel_matrix(self.kernel, self.X[block], self.X[joining]))
+        self._changes += 1
 
     @torch.no_grad()
     def _rebuild(self, dictionary: Tensor) -> None:
@@ -154,94 +212,86 @@ class ArmTable:
         self.dictionary = dictionary
         points = self.X[dictionary]
         self._L = dictionary_root(self.kernel, points)
-        m = len(dictionary)
-        self._Z = self.X.new_zeros(len(self.X), m)
-        self._residual = self._prior.clone()
-        for rows in chunks(len(self.X)):
-            Z = solve_rows(self._L, kernel_matrix(self.kernel, self.X[rows], points))
-            self._residual[rows] -= Z.square().sum(-1)
-            self._Z[rows] = Z.to(self._Z)
         self._free = torch.empty(0, dtype=torch.long, device=self.X.device)
-        self._refactor()
-        self._quad = torch.empty_like(self._residual)
-        for rows in chunks(len(self.X)):
-            W = solve_rows(self._info_root, self._Z[rows].double())
-            self._quad[rows] = W.square().sum(-1)
-        self._updates = 0
+        self._Z = self.X.new_empty(len(self.X), len(dictionary))
+        self._residual, self._quad = self._prior.clone(), torch.zeros_like(self._prior)
+        for block in chunks(len(self.X), CHUNK):
+            Z = solve_rows(self._L, kernel_matrix(self.kernel, self.X[block], points))
+            add_squares(self._residual[block], Z, -1)
+            self._Z[block] = Z.to(self._Z)
+        pulled = self.pulled
+        noise = self.noise_var / self.counts[pulled]
+        eye = torch.eye(len(dictionary), dtype=torch.float64, device=self.X.device)
+        self._set_info(gram(self._Z[pulled].double(), noise) + eye)
+        for block in chunks(len(self.X), CHUNK):
+            add_squares(self._quad[block], solve_rows(self._info_root, self._Z[block].double()), 1)
+        self._changes = 0
 
-    def _drop(self, leaving: Tensor) -> None:
+    def _plan_drop(self, leaving: Tensor) -> Drop:
         r"""Points at positions ``leaving`` of the dictionary go; their span moves to slots."""
         k, slots = len(leaving), self._L.shape[-1]
         used = self._used()
-        keep = torch.ones(len(self.dictionary), dtype=torch.bool, device=self.X.device)
-        keep[leaving] = False
-        # L v is nonzero at the leaving points only for v in the span of these columns.
-        unit = torch.zeros(len(self.dictionary), k, dtype=self._L.dtype, device=self.X.device)
-        unit[leaving, torch.arange(k, device=self.X.device)] = 1
-        span = torch.linalg.solve(self._L[:, used], unit)
+        # L v is zero at the staying points only for v in the span of these columns.
+        span = torch.linalg.solve(self._L[:, used], _unit_columns(len(self.dictionary), leaving))
         packed, tau = torch.geqrf(span)
         reflectors = packed.tril(-1)
         reflectors.diagonal().fill_(1)
         inverse = (reflectors.mT @ reflectors).triu(1) + torch.diag(1 / tau)
-        Y = torch.zeros(slots, k, dtype=self._L.dtype, device=self.X.device)
+        Y = span.new_zeros(slots, k)
         Y[used] = reflectors
         YT = torch.linalg.solve_triangular(inverse, Y, upper=True, left=False)
         freed = used[:k]
 
         def reflect(M: Tensor) -> Tensor:
-            return M - (M @ YT.to(M)) @ Y.mT.to(M)
+            return M - (M @ YT) @ Y.mT
 
-        self._L = reflect(self._L[keep])
+        # Columns of (H'AH)^{-1} = H' A^{-1} H; their block is the inverse of the Schur complement.
+        columns = _unit_columns(slots, freed) - YT @ Y[freed].mT
+        columns = reflect(torch.cholesky_solve(columns, self._info_root).mT).mT
+        thin = solve_rows(psd_safe_cholesky(columns[freed]), columns)
         info = reflect(reflect(self._info).mT)
-        self._Z.addmm_(self._Z @ YT.to(self._Z), Y.mT.to(self._Z), alpha=-1)
-
-        leaving_block = self._Z[:, freed].double()
-        self._residual = self._residual + leaving_block.square().sum(-1)
-        # Schur complement of the freed slots: the inverse of that block of A^{-1}.
-        unit = torch.zeros(slots, k, dtype=info.dtype, device=self.X.device)
-        unit[freed, torch.arange(k, device=self.X.device)] = 1
-        columns = torch.cholesky_solve(unit, psd_safe_cholesky(info))
-        root = psd_safe_cholesky(columns[freed])
-        self._quad = self._quad - self._squares(columns, root)
-        self._Z[:, freed] = 0
+        info[freed], info[:, freed] = 0, 0
+        info[freed, freed] = 1
+        self._set_info(info)
+        stays = torch.ones(len(self.dictionary), dtype=torch.bool, device=self.X.device)
+        stays[leaving] = False
+        self._L = reflect(self._L[stays])
         self._L[:, freed] = 0
-        self.dictionary = self.dictionary[keep]
+        self.dictionary = self.dictionary[stays]
         self._free = torch.cat([self._free, freed])
-        self._refactor()
+        return Drop(YT.to(self._Z), Y.mT.to(self._Z), thin.to(self._Z), freed)
 
-    def _append(self, joining: Tensor) -> None:
-        r"""Rows ``joining`` become dictionary points, each with a slot of its own."""
-        k, m = len(joining), len(self.dictionary)
-        self._reserve(k)
+    def _plan_append(self, joining: Tensor, drop: Drop | None) -> Append:
+        r"""Rows ``joining`` become dictionary points, each with a slot of its own.
+
+        The table has not been through ``drop`` yet: the few rows needed here go first.
+        """
+        k, m, pulled = len(joining), len(self.dictionary), self.pulled
         slots, self._free = self._free[:k], self._free[k:]
-        Zs = self._Z[joining].double()
-        tail = safe_cholesky(
-            (own := kernel_matrix(self.kernel, self.X[joining])) - Zs @ Zs.mT, prior=own
-        )
-        new = torch.empty(len(self.X), k, dtype=torch.float64, device=self.X.device)
-        for rows in chunks(len(self.X)):
-            cross = kernel_matrix(self.kernel, self.X[rows], self.X[joining])
-            cross = cross - (self._Z[rows] @ Zs.mT.to(self._Z)).double()
-            new[rows] = solve_rows(tail, cross)
-        self._residual = self._residual - new.square().sum(-1)
-        root = self._info_root
-        self._Z[:, slots] = new.to(self._Z)
-        self._L = torch.cat([self._L, Zs])
+        rows = torch.cat([joining, pulled])
+        Z = self._Z[rows]
+        if drop is not None:
+            drop.apply(Z, self._residual[rows], self._quad[rows])  # of copies
+        Z = Z.double()
+        own = kernel_matrix(self.kernel, self.X[joining])
+        tail = safe_cholesky(own - Z[:k] @ Z[:k].mT, prior=own)
+        cross = kernel_matrix(self.kernel, self.X[pulled], self.X[joining])
+        new = solve_rows(tail, cross - Z[k:] @ Z[:k].mT)
+        weighted = new * (self.counts[pulled] / self.noise_var).unsqueeze(-1)
+        border, corner = Z[k:].mT @ weighted, new.mT @ weighted
+        corner = corner + torch.eye(k, dtype=corner.dtype, device=corner.device)
+        columns = torch.cholesky_solve(border, self._info_root)
+        schur = psd_safe_cholesky(corner - border.mT @ columns)
+        info = self._info.clone()
+        info[:, slots], info[slots] = border, border.mT
+        info[slots.unsqueeze(-1), slots] = corner
+        self._set_info(info)
+        self._L = torch.cat([self._L, Z[:k]])
         self._L[m:, slots] = tail
         self.dictionary = torch.cat([self.dictionary, joining])
-        self._refactor()
-        cross = self._info[:, slots].clone()
-        cross[slots] = 0
-        columns = torch.cholesky_solve(cross, root)  # A^{-1} a, zero in the new slots
-        schur = psd_safe_cholesky(self._info[slots][:, slots] - cross.mT @ columns)
-        for rows in chunks(len(self.X)):
-            gap = new[rows] - (self._Z[rows] @ columns.to(self._Z)).double()
-            self._quad[rows] += solve_rows(schur, gap).square().sum(-1)
+        return Append(torch.cat([Z[:k].mT, columns], -1).to(self._Z), tail, schur, slots)
 
     # ------------------------------------------------------------------ pieces
-
-    def _pulled(self) -> Tensor:
-        return torch.nonzero(self.counts).squeeze(-1)
 
     def _used(self) -> Tensor:
         used = torch.ones(self._L.shape[-1], dtype=torch.bool, device=self.X.device)
@@ -256,22 +306,17 @@ class ArmTable:
         more = max(k - len(self._free), slots // 4)
         self._Z = torch.nn.functional.pad(self._Z, (0, more))
         self._L = torch.nn.functional.pad(self._L, (0, more))
+        info = torch.eye(slots + more, dtype=self._info.dtype, device=self.X.device)
+        info[:slots, :slots] = self._info
         added = torch.arange(slots, slots + more, device=self.X.device)
         self._free = torch.cat([self._free, added])
-        self._refactor()
+        self._set_info(info)
 
-    def _refactor(self) -> None:
-        r"""``A`` and its factor, from the pulled rows: ``O(n_u m^2 + m^3)``, free of drift."""
-        pulled = self._pulled()
-        Z = self._Z[pulled].double()
-        weighted = Z * (self.counts[pulled] / self.noise_var).unsqueeze(-1)
-        eye = torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device)
-        self._info = weighted.mT @ Z + eye
-        self._info_root = psd_safe_cholesky(self._info)
+    def _set_info(self, info: Tensor) -> None:
+        self._info, self._info_root = info, psd_safe_cholesky(info)
 
-    def _squares(self, columns: Tensor, root: Tensor) -> Tensor:
-        r"""``|root^{-1} columns' z|^2`` for every row ``z``, ``A``."""
-        thin = solve_rows(root, columns).to(self._Z)
-        return torch.cat(
-            [(self._Z[rows] @ thin).double().square().sum(-1) for rows in chunks(len(self._Z))]
-        )
+
+def _unit_columns(n: int, positions: Tensor) -> Tensor:
+    r"""The columns ``positions`` of the identity, ``n x k``."""
+    columns = torch.zeros(n, len(positions), dtype=torch.float64, device=positions.device)
+    return columns.scatter(0, positions.unsqueeze(0), 1.0)

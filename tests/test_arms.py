@@ -65,7 +65,7 @@ def test_any_sequence_of_changes_equals_the_oracle(thin, monkeypatch):
     if thin:
         monkeypatch.setattr(ArmTable, "_rebuild", forbidden_after_the_first(ArmTable._rebuild))
     else:
-        monkeypatch.setattr(arms, "UPDATES_BEFORE_REBUILD", 0)
+        monkeypatch.setattr(arms, "CHANGES_BEFORE_REBUILD", 0)
     table = make(m=20)
     for _ in range(30):
         table.observe(torch.randint(60, (4,)), torch.randn(4, dtype=torch.float64))
@@ -85,6 +85,13 @@ def forbidden_after_the_first(plain):
         plain(self, dictionary)
 
     return rebuild
+
+
+def test_chunks_do_not_show(monkeypatch):
+    monkeypatch.setattr(arms, "CHUNK", 7)
+    table = make(m=16)
+    table.set_dictionary(torch.arange(1, 18))
+    assert_current(table)
 
 
 def test_only_joining_and_only_leaving():
@@ -109,7 +116,7 @@ def test_free_slots_are_taken_again():
 def test_exchanging_the_whole_dictionary_rebuilds():
     table = make(m=5)
     table.set_dictionary(torch.arange(30, 35))
-    assert table._updates == 0
+    assert table._changes == 0
     assert_current(table)
 
 
