@@ -7,6 +7,7 @@ import warnings
 
 import torch
 from botorch.exceptions.errors import InputDataError
+from linear_operator import settings
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from linear_operator.utils.errors import NanError, NotPSDError
 from torch import Tensor
@@ -49,10 +50,18 @@ def safe_cholesky(
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     relative = matrix / scale + base * eye
+    root, info = torch.linalg.cholesky_ex(relative)
+    if settings.trace_mode.off() and info.any():
+        root = _cholesky_with_more_jitter(relative, base, tries)
+    return root * scale.sqrt()
+
+
+def _cholesky_with_more_jitter(matrix: Tensor, base: float, tries: int) -> Tensor:
     try:
+        # It warns at each try; one warning is enough, and only where the jitter may be seen.
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            root = psd_safe_cholesky(relative, jitter=10 * base, max_tries=tries)
+            root = psd_safe_cholesky(matrix, jitter=10 * base, max_tries=tries)
     except (NotPSDError, NanError) as error:
         raise KernelNotPSDError(
             "The kernel matrix of the dictionary must be finite and positive semi-definite, got "
@@ -61,10 +70,9 @@ def safe_cholesky(
             "definite, hyperparameters that overflowed, or inputs on very different scales "
             "(use Normalize)."
         ) from error
-    # psd_safe_cholesky warns at each try, and the last says how far it went.
     if len(caught) >= tries - 2:
-        warnings.warn(caught[-1].message, stacklevel=2)
-    return root * scale.sqrt()
+        warnings.warn(caught[-1].message, stacklevel=3)
+    return root
 
 
 def solve_rows(root: Tensor, rows: Tensor) -> Tensor:
