@@ -145,13 +145,21 @@ class ArmTable:
         r"""Posterior means, ``A``, float64: one pass over the coordinates."""
         pulled = self.pulled
         rhs = self._Z[pulled].double().mT @ (self.sums[pulled] / self.noise_var)
-        theta = torch.cholesky_solve(rhs.unsqueeze(-1), self._info_root)
-        return (self._Z @ theta.to(self._Z)).squeeze(-1).double()
+        return (self._Z @ self.solve_information(rhs).to(self._Z)).double()
 
     @property
     def effective_dimension(self) -> Tensor:
         r"""``sum_s tau(x_s)`` over the pulls."""
         return (self.counts * self.scores()).sum()
+
+    @property
+    def coordinates(self) -> Tensor:
+        r"""``z`` of every row, ``A x slots``; unused slots hold zeros."""
+        return self._Z
+
+    def solve_information(self, z: Tensor) -> Tensor:
+        r"""``A^{-1} z`` for one vector of coordinates."""
+        return torch.cholesky_solve(z.unsqueeze(-1), self._info_root).squeeze(-1)
 
     @property
     def pulled(self) -> Tensor:

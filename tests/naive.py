@@ -77,3 +77,36 @@ def information_threshold(K: Tensor, noise: Tensor, epsilon: float) -> list[int]
         if entropy > 0.5 * torch.log(2 * torch.pi * torch.e * noise[i]) + epsilon:
             kept.append(i)
     return kept
+
+
+def bbkb_batch(
+    K_ss: Tensor,
+    K_as: Tensor,
+    prior: Tensor,
+    counts: Tensor,
+    mean: Tensor,
+    noise: float,
+    width: float,
+    threshold: float,
+) -> list[int]:
+    r"""BBKB, Algorithm 1, L4-L10: one batch over all arms, everything computed at each pick.
+
+    ``K_as`` are all arms against the dictionary, ``prior`` their ``k(x,x)``; ``counts`` the
+    pulls so far. The rule of L5 uses scores (variances over noise), as the proofs do.
+    """
+
+    def scores(counts: Tensor) -> Tensor:
+        rows = torch.repeat_interleave(torch.arange(len(counts)), counts.long())
+        lam = torch.full((len(rows),), noise, dtype=K_as.dtype)
+        zero = torch.zeros_like(lam)
+        _, cov = dtc(K_ss, K_as[rows], K_as, torch.diag(prior), zero, lam)
+        return cov.diagonal() / noise
+
+    start, picks = scores(counts), []
+    while True:
+        upper = mean + width * (noise * scores(counts)).sqrt()
+        picks.append(int(upper.argmax()))
+        counts = counts.clone()
+        counts[picks[-1]] += 1
+        if 1 + start[picks].sum() > threshold:
+            return picks

@@ -18,6 +18,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from botorch_bkb import DTCGP, InformationThreshold, RidgeLeverageSampling
+from botorch_bkb.arms import ArmTable
+from botorch_bkb.batches import LazyBatch
+from botorch_bkb.dictionaries import first_occurrences
 from botorch_bkb.linalg import Conditional, DTCFactor, information, log_evidence, solve_rows
 from tests.problems import rbf, regression
 
@@ -58,6 +61,19 @@ def test_no_factory_without_device(rule, device):
         model.resparsify(torch.Generator().manual_seed(0))
         assert model.leverage_scores(X[:3]).device == X.device
         assert model.dictionary_indices.device == X.device
+
+
+def test_no_factory_without_device_in_the_arm_table(device):
+    X, Y = regression(60, device=device)
+    kernel = gpytorch.kernels.RBFKernel().to(X).requires_grad_(False)
+    with NoImplicitDevice():
+        table = ArmTable(X, kernel, 0.1, first_occurrences(X[:8]))
+        table.observe(table.dictionary, Y[:8, 0])
+        table.set_dictionary(first_occurrences(X[:12])[2:])
+        batch = LazyBatch(table, 2.0, 10.0)
+        while not batch.complete:
+            batch.pick()
+        assert table.mean().device == table.variance().device == X.device
 
 
 OTHER = "cuda" if torch.backends.cuda.is_built() else "meta"
