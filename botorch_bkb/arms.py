@@ -157,6 +157,11 @@ class ArmTable:
         r"""``z`` of every row, ``A x slots``; unused slots hold zeros."""
         return self._Z
 
+    @property
+    def information_root(self) -> Tensor:
+        r"""The lower factor of ``A``, ``slots x slots``."""
+        return self._info_root
+
     def solve_information(self, z: Tensor) -> Tensor:
         r"""``A^{-1} z`` for one vector of coordinates."""
         return torch.cholesky_solve(z.unsqueeze(-1), self._info_root).squeeze(-1)

@@ -19,6 +19,8 @@ Reference:
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -26,6 +28,9 @@ from botorch_bkb.arms import ArmTable
 
 #: Stale arms brought up to date at a time.
 REFRESH = 16
+#: Picks after which an explicit inverse pays: it costs what some fifteen solves do, and then
+#: each pick is a product of a matrix and a vector. It lives for one batch.
+SOLVES_BEFORE_INVERSE = 16
 
 
 class LazyBatch:
@@ -65,6 +70,7 @@ class LazyBatch:
         self._var = self._start.clone()
         self._upper = self._mean + width * self._var.sqrt()
         self._seen = torch.zeros(len(self._var), dtype=torch.long, device=self._var.device)
+        self._inverse: Tensor | None = None
         slots = table.coordinates.shape[-1]
         self._G = torch.zeros(64, slots, dtype=torch.float64, device=self._var.device)
 
@@ -96,23 +102,24 @@ class LazyBatch:
         falls = (self.table.coordinates[rows].double() @ self._G[first:b].mT).square()
         picks = torch.arange(first, b, device=rows.device)
         falls = torch.where(picks >= seen.unsqueeze(-1), falls, 0.0)
-        self._lower(rows, falls.sum(-1), b)
+        self._var[rows] = var = (self._var[rows] - falls.sum(-1)).clamp_min(0)
+        self._upper[rows] = self._mean[rows] + self.width * var.sqrt()
+        self._seen[rows] = b
         self.refreshed += len(rows)
 
     def _hallucinate(self, row: int, b: int) -> None:
         z = self.table.coordinates[row].double()
-        v = self.table.solve_information(z)
+        if b == SOLVES_BEFORE_INVERSE:
+            self._inverse = torch.cholesky_inverse(self.table.information_root)
+        v = self.table.solve_information(z) if self._inverse is None else self._inverse @ z
         G = self._G[:b]
         v = v - G.mT @ (G @ z)
-        g = v / (self.table.noise_var + z @ v).sqrt()
+        gain = float(z @ v)
         if b == len(self._G):
             self._G = torch.cat([self._G, torch.zeros_like(self._G)])
-        self._G[b] = g
-        rows = torch.tensor([row], device=z.device)
-        self._lower(rows, (z @ g).square().unsqueeze(0), b + 1)
-
-    def _lower(self, rows: Tensor, by: Tensor, seen: int) -> None:
-        var = (self._var[rows] - by).clamp_min(0)
-        self._var[rows] = var
-        self._upper[rows] = self._mean[rows] + self.width * var.sqrt()
-        self._seen[rows] = seen
+        self._G[b] = v / math.sqrt(self.table.noise_var + gain)
+        fall = gain**2 / (self.table.noise_var + gain)
+        var = max(0.0, float(self._var[row]) - fall)
+        self._var[row] = var
+        self._upper[row] = float(self._mean[row]) + self.width * math.sqrt(var)
+        self._seen[row] = b + 1
