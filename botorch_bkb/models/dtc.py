@@ -230,11 +230,12 @@ class DTCGP(SparseGP):
     def _belief_now(self) -> Belief:
         if self._belief is not None:
             return self._belief
-        X = self.train_inputs[0]
-        points = X[..., self._dictionary(X), :]
-        with torch.no_grad():
+        # Outside of inference mode: what is cached now may be asked for gradients later.
+        with torch.inference_mode(False), torch.no_grad():
+            X = self.train_inputs[0]
+            points = X[..., self._dictionary(X), :]
             residual = self.train_targets - self.mean_module(X)
-        belief = Belief.build(self.covar_module, points, X, residual, self._noise(X))
+            belief = Belief.build(self.covar_module, points, X, residual, self._noise(X))
         self.__dict__["_belief"] = belief
         return belief
 

@@ -50,6 +50,14 @@ class TestState:
         assert_same_posterior(twin.posterior(T), fantasy.posterior(T), 1e-12)
         assert not any(t.requires_grad for t in (twin._belief.conditional.coef,))
 
+    def test_gradients_work_after_inference_mode(self):
+        model = sparse_model()
+        T = torch.rand(3, D, dtype=torch.float64)
+        with torch.inference_mode():
+            model.posterior(T)
+        model.posterior(T.requires_grad_()).variance.sum().backward()
+        assert T.grad is not None and T.grad.isfinite().all()
+
     def test_caches_keep_no_graph(self):
         model = sparse_model()
         T = torch.rand(3, D, dtype=torch.float64, requires_grad=True)
