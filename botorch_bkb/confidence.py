@@ -6,9 +6,8 @@ is the one place where the two meet. Widths by Theorem 3.2 of the compressed GP 
 standard deviations already.
 
 Guarantee and practice are far apart. With little noise the information gain is so large that a
-theorem's width is space-filling: on noisy Hartmann6 a fixed width of two standard deviations ends
-with a tenth of the simple regret. With rewards far outside the prior's scale a fixed width gets
-stuck where the theorem's does not.
+theorem's width is space-filling, where a fixed width of two standard deviations exploits. With
+rewards far outside the prior's scale a fixed width gets stuck where the theorem's does not.
 
 References:
     BKB: Calandriello et al., COLT 2019. BBKB: Calandriello et al., ICML 2020. Compressed GP
@@ -19,7 +18,7 @@ from __future__ import annotations
 
 import math
 
-#: Width in posterior standard deviations that carries no guarantee and often does best.
+#: Width in posterior standard deviations that is customary and carries no guarantee.
 HEURISTIC = 2.0
 
 

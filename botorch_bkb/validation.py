@@ -18,6 +18,16 @@ def check_finite(name: str, value: Tensor) -> None:
         )
 
 
+def check_variances(name: str, value: Tensor) -> None:
+    r"""Raise if noise variances are not finite, or negative."""
+    check_finite(name, value)
+    if (value < 0).any():
+        raise InputDataError(
+            f"{name} must not be negative, got a smallest value of {value.min().item()}: "
+            "use a small variance such as 1e-6 for observations without noise."
+        )
+
+
 def check_training_data(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
     r"""What ``SingleTaskGP`` leaves to fail later, or not at all: sizes and values."""
     if X.dim() == Y.dim() and X.shape[:-1] != Y.shape[:-1]:
@@ -30,12 +40,7 @@ def check_training_data(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
     check_finite("train_X", X)
     check_finite("train_Y", Y)
     if Yvar is not None:
-        check_finite("train_Yvar", Yvar)
-        if (Yvar < 0).any():
-            raise InputDataError(
-                f"train_Yvar must not be negative, got a smallest value of {Yvar.min().item()}: "
-                "use a small variance such as 1e-6 for observations without noise."
-            )
+        check_variances("train_Yvar", Yvar)
 
 
 def check_indices(indices: Tensor, n: int) -> Tensor:

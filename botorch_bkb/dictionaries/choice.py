@@ -75,6 +75,14 @@ class Automatic(DictionaryRule):
     Args:
         exact_up_to: Up to this many inputs the dictionary is all of them.
         sampling: The rule used beyond.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb import Automatic
+        >>> X = torch.linspace(0, 1, 30, dtype=torch.float64).unsqueeze(-1)
+        >>> len(Automatic().select(X, RBFKernel().double(), torch.ones(30).double()))
+        30
     """
 
     exact_up_to: int = 500

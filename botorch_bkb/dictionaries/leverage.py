@@ -68,6 +68,10 @@ class RidgeLeverageSampling(DictionaryRule):
     give a dictionary, with which twice as many inputs are scored, and so on. ``n`` inputs
     cost ``O(n m^2)``; nothing is ever ``n x n``.
 
+    A draw that misses a direction makes the next scores, and with them the next draw, too large.
+    On the example below an oversampling of 2 did so for one seed in twelve (1,765 points instead
+    of some ten); 4 and 8 for none.
+
     Args:
         oversampling: The papers' ``q̄``.
         max_size: Keep the highest scores where more points were drawn, with a warning. The
@@ -80,9 +84,9 @@ class RidgeLeverageSampling(DictionaryRule):
         >>> from gpytorch.kernels import RBFKernel
         >>> from botorch_bkb import RidgeLeverageSampling
         >>> X = torch.linspace(0, 1, 2000, dtype=torch.float64).unsqueeze(-1)
-        >>> rule = RidgeLeverageSampling(oversampling=2.0)
-        >>> indices = rule.select(X, RBFKernel().double(), torch.full((2000,), 0.1).double())
-        >>> len(indices) < 50
+        >>> rule = RidgeLeverageSampling(oversampling=8.0)
+        >>> noise, seeded = torch.full((2000,), 0.1).double(), torch.Generator().manual_seed(0)
+        >>> len(rule.select(X, RBFKernel().double(), noise, generator=seeded)) < 100
         True
     """
 
@@ -125,8 +129,11 @@ class RidgeLeverageSampling(DictionaryRule):
     def _draw(self, X, candidates, scores, counts, generator, last=True):
         scores = largest_over_batch(scores)
         inclusion = self.inclusion_probability(scores, counts)
-        coins = torch.rand(len(scores), generator=generator, device=_device(generator))
-        drawn = torch.nonzero(coins.to(inclusion) < inclusion).squeeze(-1)
+        # In float64: float32 coins are multiples of 2^-24 and would favour rare points.
+        coins = torch.rand(
+            len(scores), generator=generator, device=_device(generator), dtype=torch.float64
+        )
+        drawn = torch.nonzero(coins.to(inclusion.device) < inclusion).squeeze(-1)
         if len(drawn) == 0:  # an empty dictionary explains nothing: keep the newest input
             drawn = torch.tensor([len(scores) - 1], device=scores.device)
         drawn = drawn[first_occurrences(X[..., candidates[drawn], :])]

@@ -39,7 +39,7 @@ from botorch_bkb.linalg import map_tensors
 from botorch_bkb.models.appendable import Observations, detached
 from botorch_bkb.models.prior import EmbeddedRows, NystromPrior
 from botorch_bkb.models.sparse import SparseGP
-from botorch_bkb.validation import check_finite, check_training_data
+from botorch_bkb.validation import check_finite, check_training_data, check_variances
 
 
 class DTCGP(SparseGP):
@@ -88,6 +88,7 @@ class DTCGP(SparseGP):
         >>> from botorch.fit import fit_gpytorch_mll
         >>> from gpytorch.mlls import ExactMarginalLogLikelihood
         >>> from botorch_bkb import DTCGP
+        >>> _ = torch.manual_seed(0)
         >>> train_X = torch.rand(2000, 2, dtype=torch.float64)
         >>> train_Y = torch.sin(5 * train_X).sum(-1, keepdim=True)
         >>> train_Y = train_Y + 0.1 * torch.randn_like(train_Y)
@@ -220,6 +221,7 @@ class DTCGP(SparseGP):
         if self.training or settings.prior_mode.on():
             return super().__call__(*args, **kwargs)
         X = args[0].unsqueeze(-1) if args[0].dim() == 1 else args[0]
+        check_finite("X", X)
         X = X.to(self._train_targets.dtype)
         belief = self._belief_now()
         mean, covar = belief.moments(self.covar_module, self.mean_module, X)
@@ -268,6 +270,8 @@ class DTCGP(SparseGP):
             self._validate_tensor_args(X=X, Y=Y, Yvar=noise, strict=False)
         check_finite("X", X)
         check_finite("Y", Y)
+        if noise is not None:
+            check_variances("noise", noise)
         if self._num_outputs > 1:
             X, targets, noise = multioutput_to_batch_mode_transform(X, Y, self._num_outputs, noise)
         else:

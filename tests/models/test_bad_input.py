@@ -126,6 +126,21 @@ def test_bad_observations_leave_the_model_as_it_was():
     assert model.train_inputs[0].shape == (20, 2)
 
 
+@pytest.mark.parametrize("value", [torch.nan, -1.0])
+def test_bad_noise_of_new_observations_is_refused(value):
+    X, Y = regression(20)
+    model = DTCGP(X, Y, torch.full_like(Y, 0.1))
+    with pytest.raises(InputDataError, match="noise must"):
+        model.condition_on_observations(X[:2], Y[:2], noise=torch.full_like(Y[:2], value))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_queries_that_are_not_finite_are_refused(value):
+    X, Y = regression(20)
+    with pytest.raises(InputDataError, match="X must be finite"):
+        DTCGP(X, Y).posterior(torch.full((1, 2), value, dtype=torch.float64))
+
+
 def test_fixed_noise_needs_the_noise_of_new_observations():
     X, Y = regression(20)
     model = DTCGP(X, Y, torch.full_like(Y, 0.1))

@@ -184,7 +184,8 @@ class TestDictionary:
         assert model.resparsify(g) is model
         got = model.dictionary_indices
         p = (2 * scores).clamp(max=1)
-        coins = torch.rand(600, generator=torch.Generator().manual_seed(5))
+        g = torch.Generator().manual_seed(5)
+        coins = torch.rand(600, generator=g, dtype=torch.float64)
         assert torch.equal(got, torch.nonzero(coins < p).squeeze(-1))
         assert model.posterior(X[:2]).mean.isfinite().all()
 
