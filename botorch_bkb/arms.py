@@ -1,29 +1,33 @@
 r"""``ArmTable``: the DTC posterior at every arm, kept current in ``O(A m)`` a change.
 
 A rebuild embeds all arms and costs ``O(A m^2)``. But from one batch to the next few things
-change: some arms were pulled, some points left the dictionary, some joined. Each is a thin
-matrix product. With coordinates ``z``, information ``A = I + Z_u' diag(c / lambda) Z_u`` over
-the distinct inputs pulled ``c`` times, and
+change: some arms were pulled, some points left the dictionary, some joined. With coordinates
+``z`` and the inverse information ``Q`` (of ``I + Z_u' diag(c / lambda) Z_u`` over the distinct
+inputs pulled ``c`` times)
 
 .. code-block:: text
 
-    residual(x) = k(x,x) - |z(x)|^2,     quad(x) = z(x)' A^{-1} z(x),     var = residual + quad
+    residual(x) = k(x,x) - |z(x)|^2,   quad(x) = z(x)'Q z(x),   var = residual + quad
+    mean(x) = z(x)'Q r,                r = Z_u' (sums / lambda)
 
-a change is one of
+and each change is a thin product with the coordinates:
 
 .. code-block:: text
 
-    observe   A' = A + U W U'            quad' = quad - |T^{-1} U' A^{-1} z|^2,
-                                         T T' = W^{-1} + U' A^{-1} U
-    drop      z' = H z without slots F   residual' = residual + |z_F|^2
-                                         quad' = quad - |S^{-1/2} (z_F - A_FG A_GG^{-1} z_G)|^2
-    append    z' = (z, zeta)             residual' = residual - |zeta|^2
-                                         quad' = quad + |S^{-1/2} (zeta - a' A^{-1} z)|^2
+    observe U      T = Q U' C^{-T},   CC' = diag(lambda / c) + U Q U'
+                   quad' = quad - |T'z|^2,   Q' = Q - TT'
+    drop           N = orthonormal basis of what only the leaving points span
+                   T = Q N C^{-T},    CC' = N'Q N
+                   residual' = residual + |N'z|^2,   quad' = quad - |T'z|^2,   Q' = Q - TT'
+    append s       zeta = C^{-1} (k_s - p z),   CC' = K_ss - pp',   z' = (z, zeta)
+                   residual' = residual - |zeta|^2
+                   quad' = quad + |S^{-1/2} (zeta - B'z)|^2,   B = Q Z_u' W zeta_u
 
-where ``S`` is the Schur complement of the new (or leaving) block of ``A``, and the reflection
-``H = I - Y T Y'`` turns what only the leaving points span into the slots ``F``. Any root of
-``K_SS`` serves as well as another, so coordinates need not belong to points: a slot that becomes
-free holds zeros until the next point takes it, and no column ever moves.
+``S`` is the Schur complement of the new block of the information. Nothing is rotated when points
+leave: their directions linger in the coordinates, where ``QN = 0`` makes them count for nothing,
+until the next rebuild. So all changes at once are *one* product of the coordinates with a thin
+matrix, and the only columns written are those of new points. All that is ``m x m`` costs
+``O(m^2)`` for each point that changes.
 
 Reference:
     Calandriello et al.: Scaling parallel Gaussian process optimization with adaptive batching
@@ -32,7 +36,7 @@ Reference:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from gpytorch.kernels import Kernel
@@ -42,50 +46,27 @@ from torch import Tensor
 from botorch_bkb.belief import chunks, dictionary_root, kernel_diagonal, kernel_matrix
 from botorch_bkb.linalg import gram, safe_cholesky, solve_rows
 
-#: Changes after which the table is rebuilt against the drift of rounding errors.
+#: Changes of the dictionary after which the table is rebuilt against the drift of rounding errors.
 CHANGES_BEFORE_REBUILD = 64
+#: Room for points that join before the next rebuild, as a share of the dictionary.
+SPARE = 0.5
 #: Rows that go through a change at a time.
-CHUNK = 8192
+CHUNK = 4096
 
 
-def add_squares(total: Tensor, rows: Tensor, sign: float) -> None:
-    r"""``total += sign * |row|^2`` in place, in one pass over the rows."""
-    total.add_(torch.linalg.vector_norm(rows, dim=-1).double().square(), alpha=sign)
+def squares(rows: Tensor) -> Tensor:
+    r"""``|row|^2`` of each row."""
+    return rows.square().sum(-1)
 
 
-@dataclass(frozen=True)
-class Drop:
-    r"""Points leave: ``z -> H z`` and the freed slots are emptied."""
+class Append(NamedTuple):
+    r"""Points that join, as the rows of the table see them."""
 
-    reflector: Tensor  #: ``Y T``, ``slots x k``; ``H = I - Y T Y'``
-    reflected: Tensor  #: ``Y'``, ``k x slots``
-    thin: Tensor  #: ``slots x k``, ``|thin' z|^2`` is what ``quad`` loses
-    freed: Tensor  #: ``k`` slots
-
-    def apply(self, Z: Tensor, residual: Tensor, quad: Tensor) -> None:
-        r"""Change a block of rows in place."""
-        Z.addmm_(Z @ self.reflector, self.reflected, alpha=-1)
-        add_squares(residual, Z[:, self.freed], 1)
-        add_squares(quad, Z @ self.thin, -1)
-        Z[:, self.freed] = 0
-
-
-@dataclass(frozen=True)
-class Append:
-    r"""Points join: ``z -> (z, zeta)`` with ``zeta`` in free slots."""
-
-    known: Tensor  #: ``slots x 2k``: coordinates of the new points, and ``A^{-1} a``
-    tail: Tensor  #: ``k x k``, the factor of the new points' residual covariance
-    schur: Tensor  #: ``k x k``, the factor of the Schur complement of their block of ``A``
-    slots: Tensor  #: ``k`` slots
-
-    def apply(self, Z: Tensor, residual: Tensor, quad: Tensor, prior: Tensor) -> None:
-        r"""Change a block of rows in place; ``prior`` is their kernel with the new points."""
-        seen, explained = (Z @ self.known).double().chunk(2, -1)
-        new = solve_rows(self.tail, prior - seen)
-        add_squares(residual, new, -1)
-        add_squares(quad, solve_rows(self.schur, new - explained), 1)
-        Z[:, self.slots] = new.to(Z)
+    points: Tensor  #: ``k x d`` inputs
+    known: Tensor  #: ``slots x k``: coordinates ``p'`` of the new points
+    explained: Tensor  #: ``slots x k``: ``B``
+    tail: Tensor  #: ``k x k``: ``C``
+    schur: Tensor  #: ``k x k``: the factor of ``S``
 
 
 class ArmTable:
@@ -97,11 +78,15 @@ class ArmTable:
         kernel: The covariance module; its hyperparameters must not change.
         noise_var: ``lambda``.
         dictionary: Rows of ``X`` to start with.
+        counts: ``A`` numbers of pulls so far, not necessarily whole: a pull with noise variance
+            ``v`` counts ``lambda / v``. None by default.
+        sums: ``A`` sums of rewards, weighted like the counts.
+        keep: Whether the ``A x m`` coordinates are kept. Without them every change embeds all
+            arms anew, by chunks, in ``O(A m^2)`` time and ``O(A)`` memory.
 
     Attributes:
         dictionary: Rows of ``X`` that form the dictionary.
-        counts: ``A`` numbers of pulls.
-        sums: ``A`` sums of rewards.
+        rebuilt: Whether the last change of the dictionary was a rebuild.
 
     Example:
         >>> import torch
@@ -115,37 +100,63 @@ class ArmTable:
         4
     """
 
-    _Z: Tensor  # coordinates, A x slots
+    _Z: Tensor | None  # coordinates, A x capacity, of which ``slots`` columns are in use
     _residual: Tensor
     _quad: Tensor
-    _L: Tensor  # m x slots, the coordinates of the dictionary
-    _free: Tensor  # slots that hold zeros
-    _info: Tensor  # A, slots x slots, and its factor
-    _info_root: Tensor
+    _mean: Tensor
+    _L: Tensor  # m x slots, coordinates of the dictionary
+    _M: Tensor  # slots x m, its inverse: L M = I
+    _N: Tensor  # slots x lingering, orthonormal: the directions of points that left
+    _Q: Tensor  # slots x slots
+    _rhs: Tensor  # slots: r
+    _waiting: list[Tensor]  # T of what was observed and not yet taken off ``quad``
+    _read: tuple[Tensor, Tensor] | None  # mean and variance, computed for a reader
 
     @torch.no_grad()
-    def __init__(self, X: Tensor, kernel: Kernel, noise_var: float, dictionary: Tensor) -> None:
-        self.X, self.kernel, self.noise_var = X, kernel, noise_var
-        self.counts, self.sums = X.new_zeros(2, len(X), dtype=torch.float64)
+    def __init__(
+        self,
+        X: Tensor,
+        kernel: Kernel,
+        noise_var: float,
+        dictionary: Tensor,
+        counts: Tensor | None = None,
+        sums: Tensor | None = None,
+        *,
+        keep: bool = True,
+    ) -> None:
+        self.X, self.kernel, self.noise_var, self.keep = X, kernel, noise_var, keep
+        zeros = X.new_zeros(len(X), dtype=torch.float64)
+        self.counts = zeros if counts is None else zeros + counts
+        self.sums = zeros.clone() if sums is None else zeros + sums
         self._prior = kernel_diagonal(kernel, X)
         self._rebuild(dictionary)
 
     # ------------------------------------------------------------------ what is asked
 
+    def moments(self) -> tuple[Tensor, Tensor]:
+        r"""Posterior means and variances of all rows, ``A`` each, float64."""
+        if self._read is None:
+            if self._waiting:
+                self._read = self._moments_with_waiting()
+            else:
+                self._read = self._mean, self._variance()
+        return self._read
+
+    def mean(self) -> Tensor:
+        r"""Posterior means, ``A``, float64."""
+        return self.moments()[0]
+
     def variance(self) -> Tensor:
         r"""Posterior variances, ``A``, float64."""
-        return self._residual.clamp_min(0) + self._quad.clamp_min(0)
+        return self.moments()[1]
+
+    def residual(self) -> Tensor:
+        r"""What the dictionary does not explain, ``k(x,x) - |z(x)|^2``, ``A``."""
+        return self._residual.clamp_min(0)
 
     def scores(self) -> Tensor:
         r"""Leverage scores ``tau = var / lambda``, ``A``."""
         return self.variance() / self.noise_var
-
-    @torch.no_grad()
-    def mean(self) -> Tensor:
-        r"""Posterior means, ``A``, float64: one pass over the coordinates."""
-        pulled = self.pulled
-        rhs = self._Z[pulled].double().mT @ (self.sums[pulled] / self.noise_var)
-        return (self._Z @ self.solve_information(rhs).to(self._Z)).double()
 
     @property
     def effective_dimension(self) -> Tensor:
@@ -153,18 +164,33 @@ class ArmTable:
         return (self.counts * self.scores()).sum()
 
     @property
-    def coordinates(self) -> Tensor:
-        r"""``z`` of every row, ``A x slots``; unused slots hold zeros."""
-        return self._Z
+    def log_determinant(self) -> Tensor:
+        r"""``log det(I + Z_u' diag(c / lambda) Z_u)``, with all points in the dictionary twice
+        the information gain."""
+        return self._log_determinant
+
+    def coordinates(self, rows: Tensor | slice) -> Tensor:
+        r"""``z`` of some rows, ``... x slots``, in the dtype of ``X``."""
+        if self._Z is not None:
+            return self._Z[rows, : len(self._Q)]
+        points = self.X[self.dictionary]
+        return solve_rows(self._L, kernel_matrix(self.kernel, self.X[rows], points)).to(self.X)
 
     @property
-    def information_root(self) -> Tensor:
-        r"""The lower factor of ``A``, ``slots x slots``."""
-        return self._info_root
+    def inverse_information(self) -> Tensor:
+        r"""``Q``, ``slots x slots``."""
+        return self._Q
 
-    def solve_information(self, z: Tensor) -> Tensor:
-        r"""``A^{-1} z`` for one vector of coordinates."""
-        return torch.cholesky_solve(z.unsqueeze(-1), self._info_root).squeeze(-1)
+    def draw(self, n: int, generator: torch.Generator) -> Tensor:
+        r"""``n`` draws of the coefficients ``theta`` around the mean, ``slots x n``.
+
+        ``z(x)'theta`` has covariance ``z(x)'Q z(x')``: exactly what the dictionary explains.
+        """
+        root = psd_safe_cholesky(self._Q + self._N @ self._N.mT)
+        shape = (len(root), n)
+        noise = torch.randn(shape, generator=generator, dtype=root.dtype, device=generator.device)
+        theta = root @ noise.to(root.device)
+        return theta - self._N @ (self._N.mT @ theta)
 
     @property
     def pulled(self) -> Tensor:
@@ -174,24 +200,34 @@ class ArmTable:
     # ------------------------------------------------------------------ what changes
 
     @torch.no_grad()
-    def observe(self, rows: Tensor, rewards: Tensor) -> None:
+    def observe(self, rows: Tensor, rewards: Tensor, weights: Tensor | None = None) -> None:
         r"""Pulls of some rows, repetitions allowed; the dictionary stays.
+
+        The ``A`` variances are brought up to date when somebody asks, or with the next change of
+        the dictionary: ``O(m^2)`` for each distinct row until then.
 
         Args:
             rows: ``b`` row numbers.
             rewards: ``b`` rewards.
+            weights: ``b`` numbers ``lambda / v`` where a pull has noise variance ``v``.
         """
-        distinct, pulls = rows.unique(return_counts=True)
-        pulls = pulls.double()
-        self.counts = self.counts.index_add(0, distinct, pulls)
-        self.sums = self.sums.index_add(0, rows, rewards.double())
-        U = self._Z[distinct].double()
-        Y = torch.cholesky_solve(U.mT, self._info_root)
-        T = psd_safe_cholesky(torch.diag(self.noise_var / pulls) + U @ Y)
-        thin = solve_rows(T, Y).to(self._Z)
-        for block in chunks(len(self.X), CHUNK):
-            add_squares(self._quad[block], self._Z[block] @ thin, -1)
-        self._set_info(self._info + gram(U, self.noise_var / pulls))
+        rewards = rewards.double()
+        weights = torch.ones_like(rewards) if weights is None else weights.double()
+        distinct, group = rows.unique(return_inverse=True)
+        pulls = torch.zeros_like(distinct, dtype=torch.float64).index_add(0, group, weights)
+        self.counts.index_add_(0, distinct, pulls)
+        self.sums.index_add_(0, rows, rewards * weights)
+        self._read = None
+        U = self.coordinates(distinct).double()
+        sums = torch.zeros_like(pulls).index_add(0, group, rewards * weights)
+        self._rhs = self._rhs + U.mT @ (sums / self.noise_var)
+        Y = self._Q @ U.mT
+        C = psd_safe_cholesky(torch.diag(self.noise_var / pulls) + U @ Y)
+        log_weights = (pulls / self.noise_var).log().sum()
+        self._log_determinant = self._log_determinant + _log_det(C) + log_weights
+        self._subtract(solve_rows(C, Y))
+        if sum(thin.shape[-1] for thin in self._waiting) > len(self._Q):
+            self._sweep()
 
     @torch.no_grad()
     def set_dictionary(self, dictionary: Tensor) -> None:
@@ -202,134 +238,171 @@ class ArmTable:
         """
         leaving = torch.nonzero(~torch.isin(self.dictionary, dictionary)).squeeze(-1)
         joining = dictionary[~torch.isin(dictionary, self.dictionary)]
-        # Leaving takes three thin products, joining two; a rebuild two of size m and a kernel.
-        thin = 3 * len(leaving) + 2 * len(joining)
-        due = self._changes >= CHANGES_BEFORE_REBUILD or len(leaving) == len(self.dictionary)
-        if due or thin > 2 * len(dictionary):
+        self._read = None
+        self.rebuilt = self._rebuild_is_better(len(leaving), len(joining))
+        if self.rebuilt:
             self._rebuild(dictionary)
             return
-        self._reserve(len(joining) - len(leaving))
-        drop = self._plan_drop(leaving) if len(leaving) else None
-        append = self._plan_append(joining, drop) if len(joining) else None
-        for block in chunks(len(self.X), CHUNK):
-            state = (self._Z[block], self._residual[block], self._quad[block])
-            if drop is not None:
-                drop.apply(*state)
-            if append is not None:
-                append.apply(*state, kernel_matrix(self.kernel, self.X[block], self.X[joining]))
+        gone = self._drop(leaving) if len(leaving) else None
+        append = self._append(joining) if len(joining) else None
+        self._sweep(gone, append)
         self._changes += 1
+
+    def _rebuild_is_better(self, leaving: int, joining: int) -> bool:
+        m, slots = len(self.dictionary), len(self._Q)
+        if self._Z is None or self._changes >= CHANGES_BEFORE_REBUILD or leaving == m:
+            return True
+        # A rebuild is two triangular solves; each point that changes takes two columns.
+        waiting = sum(thin.shape[-1] for thin in self._waiting)
+        thin = (waiting + 2 * leaving + 2 * joining) * slots
+        return slots + joining > self._Z.shape[-1] or thin > (m + joining - leaving) ** 2
+
+    # ------------------------------------------------------------------ one pass over the rows
+
+    def _moments_with_waiting(self) -> tuple[Tensor, Tensor]:
+        r"""What a reader sees; nothing stored changes, so that readers leave no trace."""
+        stored = self._residual, self._quad, self._mean
+        self._residual, self._quad, self._mean = (t.clone() for t in stored)
+        waiting = list(self._waiting)
+        try:
+            self._sweep()
+            return self._mean, self._variance()
+        finally:
+            self._waiting = waiting
+            self._residual, self._quad, self._mean = stored
+
+    def _sweep(self, gone: Tensor | None = None, append: Append | None = None) -> None:
+        r"""Bring every row up to date with all changes, in one product with the coordinates."""
+        if self._Z is None:
+            self._embed_all()
+            return
+        old = len(self._Q) - (0 if append is None else len(append.points))
+        coef = self._Q @ self._rhs
+        none = coef.new_empty(old, 0)
+        parts = [torch.cat([none, *self._waiting], -1)]
+        parts.append(none if gone is None else gone)
+        parts += [none, none] if append is None else [append.known, append.explained]
+        parts.append(coef[:old].unsqueeze(-1))
+        widths = [part.shape[-1] for part in parts]
+        thin = torch.cat(parts, -1).to(self._Z)
+        for block in chunks(len(self.X), CHUNK):
+            product = (self._Z[block, :old] @ thin).double()
+            observed, lost, seen, explained, mean = product.split(widths, -1)
+            mean = mean.squeeze(-1)
+            residual, quad = self._residual[block], self._quad[block]
+            quad -= squares(observed)
+            residual += squares(lost)
+            if append is not None:
+                prior = kernel_matrix(self.kernel, self.X[block], append.points)
+                new = solve_rows(append.tail, prior - seen)
+                residual -= squares(new)
+                quad += squares(solve_rows(append.schur, new - explained))
+                self._Z[block, old : len(self._Q)] = new.to(self._Z)
+                mean = mean + new @ coef[old:]
+            self._mean[block] = mean
+        self._waiting = []
+
+    def _variance(self) -> Tensor:
+        return self._residual.clamp_min(0) + self._quad.clamp_min(0)
+
+    # ------------------------------------------------------------------ the m x m side
+
+    def _subtract(self, thin: Tensor) -> None:
+        self._Q = self._Q - thin @ thin.mT
+        self._waiting.append(thin)
+
+    def _drop(self, leaving: Tensor) -> Tensor:
+        r"""Points at positions ``leaving`` of the dictionary go; returns the directions ``N``."""
+        stays = torch.ones(len(self.dictionary), dtype=torch.bool, device=self.X.device)
+        stays[leaving] = False
+        # L v is zero at the staying points exactly for v in the span of these columns of M. One
+        # step of refinement keeps M accurate whatever the condition of L.
+        own = self._M[:, leaving]
+        unit = own.new_zeros(len(self.dictionary), len(leaving))
+        unit[leaving, torch.arange(len(leaving), device=leaving.device)] = 1
+        own = own + self._M @ (unit - self._L @ own)
+        own = own - self._N @ (self._N.mT @ own)
+        N = torch.linalg.qr(own / torch.linalg.vector_norm(own, dim=0)).Q
+        Y = self._Q @ N
+        C = psd_safe_cholesky(N.mT @ Y)
+        self._log_determinant = self._log_determinant + _log_det(C)
+        self._subtract(solve_rows(C, Y))
+        self.dictionary, self._L = self.dictionary[stays], self._L[stays]
+        M = self._M[:, stays]
+        self._M = M - N @ (N.mT @ M)
+        self._N = torch.cat([self._N, N], -1)
+        return N
+
+    def _append(self, joining: Tensor) -> Append:
+        r"""Rows ``joining`` become dictionary points, each with a new slot."""
+        k, points = len(joining), self.X[joining]
+        p = self.coordinates(joining).double()
+        p = p - (p @ self._N) @ self._N.mT
+        own = kernel_matrix(self.kernel, points)
+        tail = safe_cholesky(own - p @ p.mT, precision=self.X.dtype, prior=own)
+        pulled = self.pulled
+        Z = self.coordinates(pulled).double()
+        new = solve_rows(tail, kernel_matrix(self.kernel, self.X[pulled], points) - Z @ p.mT)
+        weighted = new * (self.counts[pulled] / self.noise_var).unsqueeze(-1)
+        border = Z.mT @ weighted
+        explained = self._Q @ border
+        eye = torch.eye(k, dtype=torch.float64, device=self.X.device)
+        schur = psd_safe_cholesky(new.mT @ weighted + eye - border.mT @ explained)
+        self._log_determinant = self._log_determinant + _log_det(schur)
+        half = solve_rows(schur, torch.cat([explained, -eye]))
+        self._Q = _padded(_padded(self._Q, len(half)).mT, len(half)) + half @ half.mT
+        self._rhs = torch.cat([self._rhs, new.mT @ (self.sums[pulled] / self.noise_var)])
+        self._L = torch.cat([_padded(self._L.mT, len(half)).mT, torch.cat([p, tail], -1)])
+        below = torch.linalg.solve_triangular(tail, torch.cat([-p @ self._M, eye], -1), upper=False)
+        self._M = torch.cat([torch.nn.functional.pad(self._M, (0, k)), below])
+        self._N = _padded(self._N, len(half))
+        self.dictionary = torch.cat([self.dictionary, joining])
+        return Append(points, p.mT, explained, tail, schur)
+
+    # ------------------------------------------------------------------ from scratch
 
     @torch.no_grad()
     def _rebuild(self, dictionary: Tensor) -> None:
         r"""Embed every row: ``A m`` kernel values and two products with ``m x m`` matrices."""
-        self.dictionary = dictionary
-        points = self.X[dictionary]
+        self.dictionary, m = dictionary, len(dictionary)
+        points, pulled = self.X[dictionary], self.pulled
+        eye = torch.eye(m, dtype=torch.float64, device=self.X.device)
         self._L = dictionary_root(self.kernel, points)
-        self._free = torch.empty(0, dtype=torch.long, device=self.X.device)
-        self._Z = self.X.new_empty(len(self.X), len(dictionary))
-        self._residual, self._quad = self._prior.clone(), torch.zeros_like(self._prior)
+        self._M = torch.linalg.solve_triangular(self._L, eye, upper=False)
+        self._N = eye[:, :0]
+        Z = solve_rows(self._L, kernel_matrix(self.kernel, self.X[pulled], points))
+        self._rhs = Z.mT @ (self.sums[pulled] / self.noise_var)
+        root = psd_safe_cholesky(gram(Z, self.noise_var / self.counts[pulled]) + eye)
+        self._Q = torch.cholesky_inverse(root)
+        self._log_determinant = _log_det(root)
+        self._Z = None
+        if self.keep:
+            self._Z = self.X.new_empty(len(self.X), m + int(SPARE * m) + 16)
+        self._embed_all(root)
+        self._changes, self.rebuilt = 0, True
+
+    def _embed_all(self, root: Tensor | None = None) -> None:
+        r"""``root`` is the factor of the information; by default that of the inverse of ``Q``."""
+        if root is None:
+            root = psd_safe_cholesky(torch.linalg.inv(self._Q))
+        self._residual, self._quad = self._prior.clone(), torch.empty_like(self._prior)
+        self._mean = torch.empty_like(self._prior)
+        points, coef = self.X[self.dictionary], self._Q @ self._rhs
         for block in chunks(len(self.X), CHUNK):
             Z = solve_rows(self._L, kernel_matrix(self.kernel, self.X[block], points))
-            add_squares(self._residual[block], Z, -1)
-            self._Z[block] = Z.to(self._Z)
-        pulled = self.pulled
-        noise = self.noise_var / self.counts[pulled]
-        eye = torch.eye(len(dictionary), dtype=torch.float64, device=self.X.device)
-        self._set_info(gram(self._Z[pulled].double(), noise) + eye)
-        for block in chunks(len(self.X), CHUNK):
-            add_squares(self._quad[block], solve_rows(self._info_root, self._Z[block].double()), 1)
-        self._changes = 0
-
-    def _plan_drop(self, leaving: Tensor) -> Drop:
-        r"""Points at positions ``leaving`` of the dictionary go; their span moves to slots."""
-        k, slots = len(leaving), self._L.shape[-1]
-        used = self._used()
-        # L v is zero at the staying points only for v in the span of these columns.
-        span = torch.linalg.solve(self._L[:, used], _unit_columns(len(self.dictionary), leaving))
-        packed, tau = torch.geqrf(span)
-        reflectors = packed.tril(-1)
-        reflectors.diagonal().fill_(1)
-        inverse = (reflectors.mT @ reflectors).triu(1) + torch.diag(1 / tau)
-        Y = span.new_zeros(slots, k)
-        Y[used] = reflectors
-        YT = torch.linalg.solve_triangular(inverse, Y, upper=True, left=False)
-        freed = used[:k]
-
-        def reflect(M: Tensor) -> Tensor:
-            return M - (M @ YT) @ Y.mT
-
-        # Columns of (H'AH)^{-1} = H' A^{-1} H; their block is the inverse of the Schur complement.
-        columns = _unit_columns(slots, freed) - YT @ Y[freed].mT
-        columns = reflect(torch.cholesky_solve(columns, self._info_root).mT).mT
-        thin = solve_rows(psd_safe_cholesky(columns[freed]), columns)
-        info = reflect(reflect(self._info).mT)
-        info[freed], info[:, freed] = 0, 0
-        info[freed, freed] = 1
-        self._set_info(info)
-        stays = torch.ones(len(self.dictionary), dtype=torch.bool, device=self.X.device)
-        stays[leaving] = False
-        self._L = reflect(self._L[stays])
-        self._L[:, freed] = 0
-        self.dictionary = self.dictionary[stays]
-        self._free = torch.cat([self._free, freed])
-        return Drop(YT.to(self._Z), Y.mT.to(self._Z), thin.to(self._Z), freed)
-
-    def _plan_append(self, joining: Tensor, drop: Drop | None) -> Append:
-        r"""Rows ``joining`` become dictionary points, each with a slot of its own.
-
-        The table has not been through ``drop`` yet: the few rows needed here go first.
-        """
-        k, m, pulled = len(joining), len(self.dictionary), self.pulled
-        slots, self._free = self._free[:k], self._free[k:]
-        rows = torch.cat([joining, pulled])
-        Z = self._Z[rows]
-        if drop is not None:
-            drop.apply(Z, self._residual[rows], self._quad[rows])  # of copies
-        Z = Z.double()
-        own = kernel_matrix(self.kernel, self.X[joining])
-        tail = safe_cholesky(own - Z[:k] @ Z[:k].mT, prior=own)
-        cross = kernel_matrix(self.kernel, self.X[pulled], self.X[joining])
-        new = solve_rows(tail, cross - Z[k:] @ Z[:k].mT)
-        weighted = new * (self.counts[pulled] / self.noise_var).unsqueeze(-1)
-        border, corner = Z[k:].mT @ weighted, new.mT @ weighted
-        corner = corner + torch.eye(k, dtype=corner.dtype, device=corner.device)
-        columns = torch.cholesky_solve(border, self._info_root)
-        schur = psd_safe_cholesky(corner - border.mT @ columns)
-        info = self._info.clone()
-        info[:, slots], info[slots] = border, border.mT
-        info[slots.unsqueeze(-1), slots] = corner
-        self._set_info(info)
-        self._L = torch.cat([self._L, Z[:k]])
-        self._L[m:, slots] = tail
-        self.dictionary = torch.cat([self.dictionary, joining])
-        return Append(torch.cat([Z[:k].mT, columns], -1).to(self._Z), tail, schur, slots)
-
-    # ------------------------------------------------------------------ pieces
-
-    def _used(self) -> Tensor:
-        used = torch.ones(self._L.shape[-1], dtype=torch.bool, device=self.X.device)
-        used[self._free] = False
-        return torch.nonzero(used).squeeze(-1)
-
-    def _reserve(self, k: int) -> None:
-        r"""At least ``k`` free slots; room grows by a quarter at a time."""
-        if len(self._free) >= k:
-            return
-        slots = self._L.shape[-1]
-        more = max(k - len(self._free), slots // 4)
-        self._Z = torch.nn.functional.pad(self._Z, (0, more))
-        self._L = torch.nn.functional.pad(self._L, (0, more))
-        info = torch.eye(slots + more, dtype=self._info.dtype, device=self.X.device)
-        info[:slots, :slots] = self._info
-        added = torch.arange(slots, slots + more, device=self.X.device)
-        self._free = torch.cat([self._free, added])
-        self._set_info(info)
-
-    def _set_info(self, info: Tensor) -> None:
-        self._info, self._info_root = info, psd_safe_cholesky(info)
+            self._residual[block] -= squares(Z)
+            self._quad[block] = squares(solve_rows(root, Z))
+            self._mean[block] = Z @ coef
+            if self._Z is not None:
+                self._Z[block, : len(self._Q)] = Z.to(self._Z)
+        self._waiting, self._read = [], None
 
 
-def _unit_columns(n: int, positions: Tensor) -> Tensor:
-    r"""The columns ``positions`` of the identity, ``n x k``."""
-    columns = torch.zeros(n, len(positions), dtype=torch.float64, device=positions.device)
-    return columns.scatter(0, positions.unsqueeze(0), 1.0)
+def _padded(matrix: Tensor, rows: int) -> Tensor:
+    r"""Zero rows below, ``rows`` in all."""
+    return torch.nn.functional.pad(matrix, (0, 0, 0, rows - len(matrix)))
+
+
+def _log_det(root: Tensor) -> Tensor:
+    r"""``log det(root root')``."""
+    return 2 * root.diagonal().log().sum()

@@ -63,28 +63,18 @@ def test_observing_equals_the_oracle_with_repetitions():
 @pytest.mark.parametrize("thin", [True, False], ids=["thin", "rebuild"])
 def test_any_sequence_of_changes_equals_the_oracle(thin, monkeypatch):
     if thin:
-        monkeypatch.setattr(ArmTable, "_rebuild", forbidden_after_the_first(ArmTable._rebuild))
+        monkeypatch.setattr(arms, "SPARE", 20)
+        monkeypatch.setattr(ArmTable, "_rebuild_is_better", lambda self, *sizes: False)
     else:
         monkeypatch.setattr(arms, "CHANGES_BEFORE_REBUILD", 0)
     table = make(m=20)
-    for _ in range(30):
+    for _ in range(arms.CHANGES_BEFORE_REBUILD or 20):
         table.observe(torch.randint(60, (4,)), torch.randn(4, dtype=torch.float64))
         stay = table.dictionary[torch.randperm(len(table.dictionary))[3:]]
         others = random_rows(60, 60)
         joining = others[~torch.isin(others, stay)][: 2 + int(torch.randint(3, ()))]
         table.set_dictionary(torch.cat([stay, joining]))
         assert_current(table)
-
-
-def forbidden_after_the_first(plain):
-    calls = []
-
-    def rebuild(self, dictionary):
-        assert not calls, "a rebuild where thin products were asked for"
-        calls.append(1)
-        plain(self, dictionary)
-
-    return rebuild
 
 
 def test_chunks_do_not_show(monkeypatch):
@@ -104,13 +94,13 @@ def test_only_joining_and_only_leaving():
     assert_current(table)
 
 
-def test_free_slots_are_taken_again():
+def test_directions_that_left_linger_until_the_room_is_used_up():
     table = make(m=16)
-    table.set_dictionary(torch.arange(1, 16))
-    width = table._Z.shape[-1]
-    table.set_dictionary(torch.arange(1, 17))
-    assert table._Z.shape[-1] == width == 16
-    assert_current(table)
+    for first in range(1, 30):
+        table.set_dictionary(torch.arange(first, first + 16))
+        assert table.inverse_information.shape[-1] <= table._Z.shape[-1] < 50
+        assert_current(table)
+    assert table._N.shape[-1] > 0
 
 
 def test_exchanging_the_whole_dictionary_rebuilds():
@@ -124,7 +114,7 @@ def test_float32_arms_have_float64_algebra():
     table = make(dtype=torch.float32)
     table.set_dictionary(torch.arange(1, 10))
     mean, variance = dense(table)
-    assert table._Z.dtype == torch.float32 and table._info.dtype == torch.float64
+    assert table._Z.dtype == torch.float32 and table._Q.dtype == torch.float64
     torch.testing.assert_close(table.mean(), mean, atol=1e-3, rtol=0)
     torch.testing.assert_close(table.variance(), variance, atol=1e-3, rtol=0)
 
@@ -145,3 +135,55 @@ def test_effective_dimension():
     table = make()
     scores = dense(table)[1] / NOISE
     torch.testing.assert_close(table.effective_dimension, (table.counts * scores).sum())
+
+
+def test_log_determinant():
+    table = make(m=12)
+    table.observe(torch.randint(60, (9,)), torch.randn(9, dtype=torch.float64))
+    table.set_dictionary(torch.arange(2, 15))
+    z = table.coordinates(table.pulled)
+    z = z - z @ table._N @ table._N.mT
+    info = torch.eye(z.shape[-1]) + z.mT @ torch.diag(table.counts[table.pulled] / NOISE) @ z
+    torch.testing.assert_close(table.log_determinant, info.logdet())
+
+
+def test_weights_are_fractions_of_pulls():
+    table, other = make(), make()
+    other.__init__(table.X, table.kernel, NOISE, table.dictionary, table.counts, table.sums)
+    table.observe(torch.tensor([3, 3]), torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.5]))
+    other.observe(torch.tensor([3]), torch.tensor([1.5]))
+    torch.testing.assert_close(table.mean(), other.mean())
+    torch.testing.assert_close(table.variance(), other.variance())
+
+
+def test_readers_leave_no_trace():
+    table, unread = make(), make()
+    unread.__init__(table.X, table.kernel, NOISE, table.dictionary, table.counts, table.sums)
+    table.__init__(table.X, table.kernel, NOISE, table.dictionary, table.counts, table.sums)
+    for t in (table, unread):
+        for row in (5, 7, 9):
+            t.observe(torch.tensor([row]), torch.tensor([1.0]))
+            if t is table:
+                t.moments()
+        t.set_dictionary(torch.arange(1, 10))
+    assert torch.equal(table.mean(), unread.mean())
+    assert torch.equal(table.variance(), unread.variance())
+
+
+def test_many_observations_before_anybody_asks():
+    table = make()
+    for row in range(60):
+        table.observe(torch.tensor([row]), torch.tensor([0.1 * row]))
+    assert_current(table)
+
+
+def test_without_kept_coordinates_nothing_else_changes():
+    kept, table = make(m=10), make(m=10)
+    table.__init__(kept.X, kept.kernel, NOISE, kept.dictionary, kept.counts, kept.sums, keep=False)
+    for t in (kept, table):
+        t.observe(torch.tensor([2, 30, 30]), torch.tensor([1.0, 2.0, 3.0]))
+    assert_current(table)
+    for t in (kept, table):
+        t.set_dictionary(torch.arange(2, 14))
+    assert_current(table)
+    assert table._Z is None

@@ -1,25 +1,36 @@
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from botorch_bkb.batches import LazyBatch
+from botorch_bkb.batches import LazyBatch, SumRule, lazy
 from tests import naive
 from tests.problems import rbf
 from tests.test_arms import NOISE, make
 
 
 def whole_batch(table, width, threshold) -> LazyBatch:
-    batch = LazyBatch(table, width, threshold)
+    batch = LazyBatch(table, SumRule(threshold), width)
     while not batch.complete:
         batch.pick()
     return batch
 
 
-@given(st.integers(0, 1000), st.sampled_from([0.3, 1.0, 5.0]), st.sampled_from([1.5, 4.0, 12.0]))
-def test_picks_equal_the_dense_transcription(seed, width, threshold):
+#: Sizes at which a small problem goes through elections and folds.
+SMALL = {"POOL": 3, "REFRESH": 2, "FOLD": 2}
+
+
+@given(
+    st.integers(0, 1000),
+    st.sampled_from([0.3, 1.0, 5.0]),
+    st.sampled_from([1.5, 4.0, 12.0]),
+    st.sampled_from([{"POOL": 512}, SMALL]),
+)
+def test_picks_equal_the_dense_transcription(seed, width, threshold, sizes):
     torch.manual_seed(seed)
     table = make(n=40, m=6)
     table.observe(torch.randint(40, (12,)), torch.randn(12, dtype=torch.float64))
@@ -29,7 +40,8 @@ def test_picks_equal_the_dense_transcription(seed, width, threshold):
         rbf(S, S), rbf(X, S), torch.ones(40).double(), table.counts, table.mean(), NOISE, width,
         threshold,
     )  # fmt: skip
-    assert whole_batch(table, width, threshold).picks == expected
+    with patch.multiple(lazy, **sizes):
+        assert whole_batch(table, width, threshold).picks == expected
 
 
 def test_lemma_4_holds_at_the_end_of_a_batch():

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from botorch_bkb import DTCGP, InformationThreshold, RidgeLeverageSampling
 from botorch_bkb.arms import ArmTable
-from botorch_bkb.batches import LazyBatch
+from botorch_bkb.batches import LazyBatch, SumRule
 from botorch_bkb.dictionaries import first_occurrences
 from botorch_bkb.linalg import Conditional, DTCFactor, information, log_evidence, solve_rows
 from tests.problems import rbf, regression
@@ -70,7 +70,7 @@ def test_no_factory_without_device_in_the_arm_table(device):
         table = ArmTable(X, kernel, 0.1, first_occurrences(X[:8]))
         table.observe(table.dictionary, Y[:8, 0])
         table.set_dictionary(first_occurrences(X[:12])[2:])
-        batch = LazyBatch(table, 2.0, 10.0)
+        batch = LazyBatch(table, SumRule(10.0), 2.0)
         while not batch.complete:
             batch.pick()
         assert table.mean().device == table.variance().device == X.device

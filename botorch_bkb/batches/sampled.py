@@ -1,0 +1,110 @@
+r"""Batches whose picks are random: Thompson sampling and epsilon-greedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from botorch_bkb.arms import CHUNK, ArmTable
+from botorch_bkb.batches.batch import Batch
+from botorch_bkb.batches.rules import BatchRule
+from botorch_bkb.belief import chunks
+
+#: The most posterior draws in one pass over the coordinates.
+DRAWS = 16
+
+
+class ThompsonBatch(Batch):
+    r"""Each pick is the best arm of a draw from the DTC posterior.
+
+    .. code-block:: text
+
+        f(x) = mean(x) + z(x)'theta + sqrt(residual(x)) eps(x),   theta ~ N(0, Q)
+
+    The covariance ``z(x)'Q z(x')`` through the dictionary is exact and so is every variance.
+    What the dictionary does not explain, ``k(x,x') - z(x)'z(x')``, is drawn independently for
+    each arm: drawn jointly it would take the ``A x A`` covariance. With all observed points in
+    the dictionary that is the part the data say nothing about. No theorem is claimed.
+
+    Args:
+        table: The arms; it must not change while the batch is picked.
+        rule: When the batch is complete.
+        generator: The batch's own source of randomness.
+        kwargs: As for :class:`~botorch_bkb.batches.batch.Batch`.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb.arms import ArmTable
+        >>> from botorch_bkb.batches import SumRule, ThompsonBatch
+        >>> X = torch.linspace(0, 4, 9, dtype=torch.float64).unsqueeze(-1)
+        >>> table = ArmTable(X, RBFKernel().double(), 0.5, torch.tensor([0]))
+        >>> batch = ThompsonBatch(table, SumRule(4.0), torch.Generator().manual_seed(0))
+        >>> 0 <= batch.pick() < 9
+        True
+    """
+
+    def __init__(
+        self, table: ArmTable, rule: BatchRule, generator: torch.Generator, **kwargs: Any
+    ) -> None:
+        super().__init__(table, rule, **kwargs)
+        self._generator = generator
+        self._drawn: list[int] = []
+        self._size = 1
+
+    def _choose(self) -> int:
+        if not self._drawn:
+            self._drawn = self._maximisers(self._size).tolist()
+            self._size = min(2 * self._size, DRAWS)
+        return self._drawn.pop(0)
+
+    def _maximisers(self, n: int) -> Tensor:
+        r"""The best arms of ``n`` draws, in one pass over the coordinates."""
+        table, generator = self.table, self._generator
+        theta = table.draw(n, generator).to(table.X)
+        mean, residual = table.mean(), table.residual()
+        best = torch.full((n,), -torch.inf, dtype=mean.dtype, device=mean.device)
+        rows = torch.zeros(n, dtype=torch.long, device=mean.device)
+        for block in chunks(self.num_arms, CHUNK):
+            eps = torch.randn(
+                block.stop - block.start, n, generator=generator, dtype=mean.dtype,
+                device=generator.device,
+            )  # fmt: skip
+            values = (table.coordinates(block) @ theta).double() + mean[block].unsqueeze(-1)
+            values += residual[block].sqrt().unsqueeze(-1) * eps.to(mean.device)
+            top, arms = values.max(0)
+            rows = torch.where(top > best, arms + block.start, rows)
+            best = torch.maximum(best, top)
+        return rows
+
+
+class GreedyBatch(Batch):
+    r"""The arm of highest mean or, with probability ``epsilon``, any arm.
+
+    Args:
+        table: The arms; it must not change while the batch is picked.
+        rule: When the batch is complete.
+        epsilon: Probability of a random arm.
+        generator: The batch's own source of randomness.
+        kwargs: As for :class:`~botorch_bkb.batches.batch.Batch`.
+    """
+
+    def __init__(
+        self,
+        table: ArmTable,
+        rule: BatchRule,
+        epsilon: float,
+        generator: torch.Generator,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(table, rule, **kwargs)
+        self.epsilon, self._generator = epsilon, generator
+        self._best = int(table.mean()[: self.num_arms].argmax())
+
+    def _choose(self) -> int:
+        device = self._generator.device
+        if float(torch.rand((), generator=self._generator, device=device)) >= self.epsilon:
+            return self._best
+        return int(torch.randint(self.num_arms, (), generator=self._generator, device=device))
