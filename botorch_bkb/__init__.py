@@ -10,14 +10,32 @@ from botorch_bkb.dictionaries import (
     RidgeLeverageSampling,
 )
 from botorch_bkb.models import DTCGP
+from botorch_bkb.optimizers import (
+    BBKB,
+    BKB,
+    GPBUCB,
+    GPUCB,
+    BatchCompleteError,
+    EpsilonGreedy,
+    MiniGPUCB,
+    Suggestion,
+)
 
 __all__ = [
+    "BBKB",
+    "BKB",
     "DTCGP",
+    "GPBUCB",
+    "GPUCB",
     "AllPoints",
     "Automatic",
+    "BatchCompleteError",
+    "EpsilonGreedy",
     "FromAllocator",
     "InformationThreshold",
+    "MiniGPUCB",
     "RidgeLeverageSampling",
+    "Suggestion",
     "__version__",
     "select_baseline",
 ]

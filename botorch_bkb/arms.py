@@ -1,33 +1,11 @@
 r"""``ArmTable``: the DTC posterior at every arm, kept current in ``O(A m)`` a change.
 
 A rebuild embeds all arms and costs ``O(A m^2)``. But from one batch to the next few things
-change: some arms were pulled, some points left the dictionary, some joined. With coordinates
-``z`` and the inverse information ``Q`` (of ``I + Z_u' diag(c / lambda) Z_u`` over the distinct
-inputs pulled ``c`` times)
-
-.. code-block:: text
-
-    residual(x) = k(x,x) - |z(x)|^2,   quad(x) = z(x)'Q z(x),   var = residual + quad
-    mean(x) = z(x)'Q r,                r = Z_u' (sums / lambda)
-
-and each change is a thin product with the coordinates:
-
-.. code-block:: text
-
-    observe U      T = Q U' C^{-T},   CC' = diag(lambda / c) + U Q U'
-                   quad' = quad - |T'z|^2,   Q' = Q - TT'
-    drop           N = orthonormal basis of what only the leaving points span
-                   T = Q N C^{-T},    CC' = N'Q N
-                   residual' = residual + |N'z|^2,   quad' = quad - |T'z|^2,   Q' = Q - TT'
-    append s       zeta = C^{-1} (k_s - p z),   CC' = K_ss - pp',   z' = (z, zeta)
-                   residual' = residual - |zeta|^2
-                   quad' = quad + |S^{-1/2} (zeta - B'z)|^2,   B = Q Z_u' W zeta_u
-
-``S`` is the Schur complement of the new block of the information. Nothing is rotated when points
-leave: their directions linger in the coordinates, where ``QN = 0`` makes them count for nothing,
-until the next rebuild. So all changes at once are *one* product of the coordinates with a thin
-matrix, and the only columns written are those of new points. All that is ``m x m`` costs
-``O(m^2)`` for each point that changes.
+change: some arms were pulled, some points left the dictionary, some joined. All of that together
+is *one* product of the coordinates with a thin matrix (:mod:`botorch_bkb.linalg.sliding` has the
+algebra), and the only columns written are those of new points. Directions of points that left
+linger in the coordinates until the room is used up; then the table is rebuilt, which also ends
+the drift of rounding errors.
 
 Reference:
     Calandriello et al.: Scaling parallel Gaussian process optimization with adaptive batching
@@ -36,15 +14,12 @@ Reference:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from gpytorch.kernels import Kernel
-from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from botorch_bkb.belief import chunks, dictionary_root, kernel_diagonal, kernel_matrix
-from botorch_bkb.linalg import gram, safe_cholesky, solve_rows
+from botorch_bkb.linalg import Appended, SlidingFactor, solve_rows
 
 #: Changes of the dictionary after which the table is rebuilt against the drift of rounding errors.
 CHANGES_BEFORE_REBUILD = 64
@@ -57,16 +32,6 @@ CHUNK = 4096
 def squares(rows: Tensor) -> Tensor:
     r"""``|row|^2`` of each row."""
     return rows.square().sum(-1)
-
-
-class Append(NamedTuple):
-    r"""Points that join, as the rows of the table see them."""
-
-    points: Tensor  #: ``k x d`` inputs
-    known: Tensor  #: ``slots x k``: coordinates ``p'`` of the new points
-    explained: Tensor  #: ``slots x k``: ``B``
-    tail: Tensor  #: ``k x k``: ``C``
-    schur: Tensor  #: ``k x k``: the factor of ``S``
 
 
 class ArmTable:
@@ -100,17 +65,16 @@ class ArmTable:
         4
     """
 
+    dictionary: Tensor
     _Z: Tensor | None  # coordinates, A x capacity, of which ``slots`` columns are in use
     _residual: Tensor
     _quad: Tensor
     _mean: Tensor
-    _L: Tensor  # m x slots, coordinates of the dictionary
-    _M: Tensor  # slots x m, its inverse: L M = I
-    _N: Tensor  # slots x lingering, orthonormal: the directions of points that left
-    _Q: Tensor  # slots x slots
-    _rhs: Tensor  # slots: r
-    _waiting: list[Tensor]  # T of what was observed and not yet taken off ``quad``
+    _factor: SlidingFactor
+    _waiting: list[Tensor]  # what was observed and not yet taken off ``quad``
     _read: tuple[Tensor, Tensor] | None  # mean and variance, computed for a reader
+    _changes: int  # of the dictionary since the last rebuild
+    _settled: Tensor | None  # variances when the dictionary was set, once they are others
 
     @torch.no_grad()
     def __init__(
@@ -136,10 +100,7 @@ class ArmTable:
     def moments(self) -> tuple[Tensor, Tensor]:
         r"""Posterior means and variances of all rows, ``A`` each, float64."""
         if self._read is None:
-            if self._waiting:
-                self._read = self._moments_with_waiting()
-            else:
-                self._read = self._mean, self._variance()
+            self._read = self._moments_with_waiting() if self._waiting else self._moments()
         return self._read
 
     def mean(self) -> Tensor:
@@ -150,47 +111,61 @@ class ArmTable:
         r"""Posterior variances, ``A``, float64."""
         return self.moments()[1]
 
-    def residual(self) -> Tensor:
-        r"""What the dictionary does not explain, ``k(x,x) - |z(x)|^2``, ``A``."""
-        return self._residual.clamp_min(0)
-
     def scores(self) -> Tensor:
         r"""Leverage scores ``tau = var / lambda``, ``A``."""
         return self.variance() / self.noise_var
 
+    def residual(self) -> Tensor:
+        r"""What the dictionary does not explain, ``k(x,x) - |z(x)|^2``, ``A``."""
+        return self._residual.clamp_min(0)
+
+    def moments_at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Means and variances of a few rows, without bringing all up to date."""
+        z = self.coordinates(rows).double()
+        quad = squares_in(self._factor.Q, z)
+        return z @ self._factor.coefficients, self._residual[rows].clamp_min(0) + quad
+
+    def settled_variance(self, rows: Tensor) -> Tensor:
+        r"""Variances of some rows when the dictionary was set: what it is next drawn by."""
+        return (self.variance() if self._settled is None else self._settled)[rows]
+
     @property
-    def effective_dimension(self) -> Tensor:
+    def kernel_bound(self) -> float:
+        r"""``kappa^2``: the largest ``k(x,x)`` of all rows."""
+        return float(self._prior.max())
+
+    @property
+    def effective_dimension(self) -> float:
         r"""``sum_s tau(x_s)`` over the pulls."""
-        return (self.counts * self.scores()).sum()
+        return float((self.counts * self.scores()).sum())
 
     @property
-    def log_determinant(self) -> Tensor:
-        r"""``log det(I + Z_u' diag(c / lambda) Z_u)``, with all points in the dictionary twice
-        the information gain."""
-        return self._log_determinant
+    def log_determinant(self) -> float:
+        r"""``log det(I + Z_u' diag(c / lambda) Z_u)``.
 
-    def coordinates(self, rows: Tensor | slice) -> Tensor:
+        With all observed points in the dictionary it is twice the information gain.
+        """
+        return self._factor.log_determinant
+
+    def coordinates(self, rows: Tensor | slice | int) -> Tensor:
         r"""``z`` of some rows, ``... x slots``, in the dtype of ``X``."""
         if self._Z is not None:
-            return self._Z[rows, : len(self._Q)]
-        points = self.X[self.dictionary]
-        return solve_rows(self._L, kernel_matrix(self.kernel, self.X[rows], points)).to(self.X)
+            return self._Z[rows, : self._factor.slots]
+        X = self.X[rows]
+        prior = kernel_matrix(self.kernel, X.view(-1, X.shape[-1]), self.X[self.dictionary])
+        return solve_rows(self._factor.L, prior).to(X).view(*X.shape[:-1], -1)
 
     @property
     def inverse_information(self) -> Tensor:
         r"""``Q``, ``slots x slots``."""
-        return self._Q
+        return self._factor.Q
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
-        r"""``n`` draws of the coefficients ``theta`` around the mean, ``slots x n``.
+        r"""``n`` draws of coefficients ``theta`` around the mean, ``slots x n``.
 
         ``z(x)'theta`` has covariance ``z(x)'Q z(x')``: exactly what the dictionary explains.
         """
-        root = psd_safe_cholesky(self._Q + self._N @ self._N.mT)
-        shape = (len(root), n)
-        noise = torch.randn(shape, generator=generator, dtype=root.dtype, device=generator.device)
-        theta = root @ noise.to(root.device)
-        return theta - self._N @ (self._N.mT @ theta)
+        return self._factor.draw(n, generator)
 
     @property
     def pulled(self) -> Tensor:
@@ -211,22 +186,19 @@ class ArmTable:
             rewards: ``b`` rewards.
             weights: ``b`` numbers ``lambda / v`` where a pull has noise variance ``v``.
         """
+        if self._settled is None:
+            self._settled = self.variance()
         rewards = rewards.double()
         weights = torch.ones_like(rewards) if weights is None else weights.double()
         distinct, group = rows.unique(return_inverse=True)
-        pulls = torch.zeros_like(distinct, dtype=torch.float64).index_add(0, group, weights)
+        pulls = weights.new_zeros(len(distinct)).index_add(0, group, weights)
+        sums = weights.new_zeros(len(distinct)).index_add(0, group, rewards * weights)
         self.counts.index_add_(0, distinct, pulls)
-        self.sums.index_add_(0, rows, rewards * weights)
-        self._read = None
+        self.sums.index_add_(0, distinct, sums)
         U = self.coordinates(distinct).double()
-        sums = torch.zeros_like(pulls).index_add(0, group, rewards * weights)
-        self._rhs = self._rhs + U.mT @ (sums / self.noise_var)
-        Y = self._Q @ U.mT
-        C = psd_safe_cholesky(torch.diag(self.noise_var / pulls) + U @ Y)
-        log_weights = (pulls / self.noise_var).log().sum()
-        self._log_determinant = self._log_determinant + _log_det(C) + log_weights
-        self._subtract(solve_rows(C, Y))
-        if sum(thin.shape[-1] for thin in self._waiting) > len(self._Q):
+        self._waiting.append(self._factor.observe(U, self.noise_var / pulls, sums / pulls))
+        self._read = None
+        if sum(thin.shape[-1] for thin in self._waiting) > self._factor.slots:
             self._sweep()
 
     @torch.no_grad()
@@ -236,52 +208,89 @@ class ArmTable:
         Args:
             dictionary: Rows of ``X``, without repetition.
         """
-        leaving = torch.nonzero(~torch.isin(self.dictionary, dictionary)).squeeze(-1)
-        joining = dictionary[~torch.isin(dictionary, self.dictionary)]
-        self._read = None
-        self.rebuilt = self._rebuild_is_better(len(leaving), len(joining))
-        if self.rebuilt:
+        leaving, joining = self._exchanged(dictionary)
+        if self.rebuild_is_better(dictionary):
             self._rebuild(dictionary)
             return
-        gone = self._drop(leaving) if len(leaving) else None
-        append = self._append(joining) if len(joining) else None
-        self._sweep(gone, append)
+        gone, appended = None, None
+        if len(leaving):
+            self.dictionary = self.dictionary[torch.isin(self.dictionary, dictionary)]
+            gone, thin = self._factor.drop(leaving)
+            self._waiting.append(thin)
+        if len(joining):
+            appended = self._append(joining)
+            self.dictionary = torch.cat([self.dictionary, joining])
+        self._sweep(gone, joining, appended)
+        self._read, self._settled, self.rebuilt = None, None, False
         self._changes += 1
 
-    def _rebuild_is_better(self, leaving: int, joining: int) -> bool:
-        m, slots = len(self.dictionary), len(self._Q)
+    @torch.no_grad()
+    def extend(self, X: Tensor) -> None:
+        r"""Add ``h x d`` rows at the end."""
+        prior, points = kernel_diagonal(self.kernel, X), self.X[self.dictionary]
+        z = self._factor.coordinates(kernel_matrix(self.kernel, X, points))
+        residual, quad = prior - squares(z), squares_in(self._factor.Q, z)
+        more = {"_prior": prior, "_residual": residual, "_quad": quad}
+        more["_mean"] = z @ self._factor.coefficients
+        more["counts"] = more["sums"] = torch.zeros_like(prior)
+        if self._settled is not None:
+            more["_settled"] = residual.clamp_min(0) + quad
+        if self._Z is not None:
+            room = self._Z.shape[-1] - self._factor.slots
+            more["_Z"] = torch.nn.functional.pad(z, (0, room)).to(self._Z)
+        # What waits will be taken off these rows too.
+        for thin in self._waiting:
+            quad += squares(z @ thin)
+        for name, values in {**more, "X": X}.items():
+            setattr(self, name, torch.cat([getattr(self, name), values]))
+        self._read = None
+
+    def _exchanged(self, dictionary: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Positions in the present dictionary that leave, and rows that join."""
+        leaving = torch.nonzero(~torch.isin(self.dictionary, dictionary)).squeeze(-1)
+        return leaving, dictionary[~torch.isin(dictionary, self.dictionary)]
+
+    def rebuild_is_better(self, dictionary: Tensor) -> bool:
+        r"""Whether embedding all rows anew is cheaper than thin products, or due."""
+        leaving, joining = map(len, self._exchanged(dictionary))
+        m, slots = len(self.dictionary), self._factor.slots
         if self._Z is None or self._changes >= CHANGES_BEFORE_REBUILD or leaving == m:
             return True
         # A rebuild is two triangular solves; each point that changes takes two columns.
         waiting = sum(thin.shape[-1] for thin in self._waiting)
         thin = (waiting + 2 * leaving + 2 * joining) * slots
-        return slots + joining > self._Z.shape[-1] or thin > (m + joining - leaving) ** 2
+        return slots + joining > self._Z.shape[-1] or thin > len(dictionary) ** 2
+
+    def _append(self, joining: Tensor) -> Appended:
+        points, pulled = self.X[joining], self.pulled
+        counts = self.counts[pulled]
+        return self._factor.append(
+            kernel_matrix(self.kernel, points),
+            self.coordinates(joining).double(),
+            self.coordinates(pulled).double(),
+            kernel_matrix(self.kernel, self.X[pulled], points),
+            self.noise_var / counts,
+            self.sums[pulled] / counts,
+            self.X.dtype,
+        )
 
     # ------------------------------------------------------------------ one pass over the rows
 
-    def _moments_with_waiting(self) -> tuple[Tensor, Tensor]:
-        r"""What a reader sees; nothing stored changes, so that readers leave no trace."""
-        stored = self._residual, self._quad, self._mean
-        self._residual, self._quad, self._mean = (t.clone() for t in stored)
-        waiting = list(self._waiting)
-        try:
-            self._sweep()
-            return self._mean, self._variance()
-        finally:
-            self._waiting = waiting
-            self._residual, self._quad, self._mean = stored
-
-    def _sweep(self, gone: Tensor | None = None, append: Append | None = None) -> None:
+    def _sweep(
+        self,
+        gone: Tensor | None = None,
+        joining: Tensor | None = None,
+        appended: Appended | None = None,
+    ) -> None:
         r"""Bring every row up to date with all changes, in one product with the coordinates."""
         if self._Z is None:
             self._embed_all()
             return
-        old = len(self._Q) - (0 if append is None else len(append.points))
-        coef = self._Q @ self._rhs
+        coef, slots = self._factor.coefficients, self._factor.slots
+        old = slots if joining is None else slots - len(joining)
         none = coef.new_empty(old, 0)
-        parts = [torch.cat([none, *self._waiting], -1)]
-        parts.append(none if gone is None else gone)
-        parts += [none, none] if append is None else [append.known, append.explained]
+        parts = [torch.cat([none, *self._waiting], -1), none if gone is None else gone]
+        parts += [none, none] if appended is None else [appended.known, appended.explained]
         parts.append(coef[:old].unsqueeze(-1))
         widths = [part.shape[-1] for part in parts]
         thin = torch.cat(parts, -1).to(self._Z)
@@ -292,117 +301,64 @@ class ArmTable:
             residual, quad = self._residual[block], self._quad[block]
             quad -= squares(observed)
             residual += squares(lost)
-            if append is not None:
-                prior = kernel_matrix(self.kernel, self.X[block], append.points)
-                new = solve_rows(append.tail, prior - seen)
+            if appended is not None:
+                prior = kernel_matrix(self.kernel, self.X[block], self.X[joining])
+                new = solve_rows(appended.tail, prior - seen)
                 residual -= squares(new)
-                quad += squares(solve_rows(append.schur, new - explained))
-                self._Z[block, old : len(self._Q)] = new.to(self._Z)
+                quad += squares(solve_rows(appended.schur, new - explained))
+                self._Z[block, old:slots] = new.to(self._Z)
                 mean = mean + new @ coef[old:]
             self._mean[block] = mean
         self._waiting = []
 
-    def _variance(self) -> Tensor:
-        return self._residual.clamp_min(0) + self._quad.clamp_min(0)
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        return self._mean, self._residual.clamp_min(0) + self._quad.clamp_min(0)
 
-    # ------------------------------------------------------------------ the m x m side
-
-    def _subtract(self, thin: Tensor) -> None:
-        self._Q = self._Q - thin @ thin.mT
-        self._waiting.append(thin)
-
-    def _drop(self, leaving: Tensor) -> Tensor:
-        r"""Points at positions ``leaving`` of the dictionary go; returns the directions ``N``."""
-        stays = torch.ones(len(self.dictionary), dtype=torch.bool, device=self.X.device)
-        stays[leaving] = False
-        # L v is zero at the staying points exactly for v in the span of these columns of M. One
-        # step of refinement keeps M accurate whatever the condition of L.
-        own = self._M[:, leaving]
-        unit = own.new_zeros(len(self.dictionary), len(leaving))
-        unit[leaving, torch.arange(len(leaving), device=leaving.device)] = 1
-        own = own + self._M @ (unit - self._L @ own)
-        own = own - self._N @ (self._N.mT @ own)
-        N = torch.linalg.qr(own / torch.linalg.vector_norm(own, dim=0)).Q
-        Y = self._Q @ N
-        C = psd_safe_cholesky(N.mT @ Y)
-        self._log_determinant = self._log_determinant + _log_det(C)
-        self._subtract(solve_rows(C, Y))
-        self.dictionary, self._L = self.dictionary[stays], self._L[stays]
-        M = self._M[:, stays]
-        self._M = M - N @ (N.mT @ M)
-        self._N = torch.cat([self._N, N], -1)
-        return N
-
-    def _append(self, joining: Tensor) -> Append:
-        r"""Rows ``joining`` become dictionary points, each with a new slot."""
-        k, points = len(joining), self.X[joining]
-        p = self.coordinates(joining).double()
-        p = p - (p @ self._N) @ self._N.mT
-        own = kernel_matrix(self.kernel, points)
-        tail = safe_cholesky(own - p @ p.mT, precision=self.X.dtype, prior=own)
-        pulled = self.pulled
-        Z = self.coordinates(pulled).double()
-        new = solve_rows(tail, kernel_matrix(self.kernel, self.X[pulled], points) - Z @ p.mT)
-        weighted = new * (self.counts[pulled] / self.noise_var).unsqueeze(-1)
-        border = Z.mT @ weighted
-        explained = self._Q @ border
-        eye = torch.eye(k, dtype=torch.float64, device=self.X.device)
-        schur = psd_safe_cholesky(new.mT @ weighted + eye - border.mT @ explained)
-        self._log_determinant = self._log_determinant + _log_det(schur)
-        half = solve_rows(schur, torch.cat([explained, -eye]))
-        self._Q = _padded(_padded(self._Q, len(half)).mT, len(half)) + half @ half.mT
-        self._rhs = torch.cat([self._rhs, new.mT @ (self.sums[pulled] / self.noise_var)])
-        self._L = torch.cat([_padded(self._L.mT, len(half)).mT, torch.cat([p, tail], -1)])
-        below = torch.linalg.solve_triangular(tail, torch.cat([-p @ self._M, eye], -1), upper=False)
-        self._M = torch.cat([torch.nn.functional.pad(self._M, (0, k)), below])
-        self._N = _padded(self._N, len(half))
-        self.dictionary = torch.cat([self.dictionary, joining])
-        return Append(points, p.mT, explained, tail, schur)
+    def _moments_with_waiting(self) -> tuple[Tensor, Tensor]:
+        r"""What a reader sees; nothing stored changes, so that readers leave no trace."""
+        stored = self._residual, self._quad, self._mean, self._waiting
+        self._residual, self._quad, self._mean = (t.clone() for t in stored[:3])
+        try:
+            self._sweep()
+            return self._moments()
+        finally:
+            self._residual, self._quad, self._mean, self._waiting = stored
 
     # ------------------------------------------------------------------ from scratch
 
     @torch.no_grad()
     def _rebuild(self, dictionary: Tensor) -> None:
         r"""Embed every row: ``A m`` kernel values and two products with ``m x m`` matrices."""
-        self.dictionary, m = dictionary, len(dictionary)
         points, pulled = self.X[dictionary], self.pulled
-        eye = torch.eye(m, dtype=torch.float64, device=self.X.device)
-        self._L = dictionary_root(self.kernel, points)
-        self._M = torch.linalg.solve_triangular(self._L, eye, upper=False)
-        self._N = eye[:, :0]
-        Z = solve_rows(self._L, kernel_matrix(self.kernel, self.X[pulled], points))
-        self._rhs = Z.mT @ (self.sums[pulled] / self.noise_var)
-        root = psd_safe_cholesky(gram(Z, self.noise_var / self.counts[pulled]) + eye)
-        self._Q = torch.cholesky_inverse(root)
-        self._log_determinant = _log_det(root)
-        self._Z = None
-        if self.keep:
-            self._Z = self.X.new_empty(len(self.X), m + int(SPARE * m) + 16)
+        L = dictionary_root(self.kernel, points)
+        Z = solve_rows(L, kernel_matrix(self.kernel, self.X[pulled], points))
+        counts = self.counts[pulled]
+        self._factor, root = SlidingFactor.build(
+            L, Z, self.noise_var / counts, self.sums[pulled] / counts
+        )
+        self.dictionary, m = dictionary, len(dictionary)
+        self._Z = self.X.new_empty(len(self.X), m + int(SPARE * m) + 16) if self.keep else None
         self._embed_all(root)
-        self._changes, self.rebuilt = 0, True
+        self._read, self._settled, self.rebuilt = None, None, True
+        self._changes = 0
 
     def _embed_all(self, root: Tensor | None = None) -> None:
-        r"""``root`` is the factor of the information; by default that of the inverse of ``Q``."""
+        r"""``root`` is the lower factor of the information, if it is at hand."""
         if root is None:
-            root = psd_safe_cholesky(torch.linalg.inv(self._Q))
+            root = torch.linalg.cholesky(torch.linalg.inv(self._factor.Q))
         self._residual, self._quad = self._prior.clone(), torch.empty_like(self._prior)
         self._mean = torch.empty_like(self._prior)
-        points, coef = self.X[self.dictionary], self._Q @ self._rhs
+        points, coef = self.X[self.dictionary], self._factor.coefficients
         for block in chunks(len(self.X), CHUNK):
-            Z = solve_rows(self._L, kernel_matrix(self.kernel, self.X[block], points))
+            Z = solve_rows(self._factor.L, kernel_matrix(self.kernel, self.X[block], points))
             self._residual[block] -= squares(Z)
             self._quad[block] = squares(solve_rows(root, Z))
             self._mean[block] = Z @ coef
             if self._Z is not None:
-                self._Z[block, : len(self._Q)] = Z.to(self._Z)
-        self._waiting, self._read = [], None
+                self._Z[block, : len(coef)] = Z.to(self._Z)
+        self._waiting = []
 
 
-def _padded(matrix: Tensor, rows: int) -> Tensor:
-    r"""Zero rows below, ``rows`` in all."""
-    return torch.nn.functional.pad(matrix, (0, 0, 0, rows - len(matrix)))
-
-
-def _log_det(root: Tensor) -> Tensor:
-    r"""``log det(root root')``."""
-    return 2 * root.diagonal().log().sum()
+def squares_in(Q: Tensor, z: Tensor) -> Tensor:
+    r"""``z'Qz`` of each row, not negative."""
+    return ((z @ Q) * z).sum(-1).clamp_min(0)

@@ -125,6 +125,39 @@ def bbkb_oversampling(horizon: int, delta: float, batch_threshold: float) -> flo
     return 72 * batch_threshold * math.log(4 * horizon / delta)
 
 
+def exact(
+    log_determinant: float,
+    *,
+    noise_var: float,
+    noise_bound: float,
+    norm_bound: float,
+    delta: float,
+) -> float:
+    r"""``beta~`` of the exact posterior, whatever chose the points.
+
+    .. code-block:: text
+
+        xi sqrt( log det(K_t / lambda + I) + 2 log(1/delta) ) + sqrt(lambda) F
+
+    Holds for all steps and arms at once with probability ``1 - delta``: the self-normalised bound
+    of Abbasi-Yadkori (2012), in the form Chowdhury and Gopalan (ICML 2017) use for GP-UCB.
+
+    Args:
+        log_determinant: ``log det(K_t / lambda + I)``, twice the information gain.
+        noise_var: ``lambda``.
+        noise_bound: ``xi``.
+        norm_bound: ``F``.
+        delta: Failure probability.
+
+    Example:
+        >>> noise = {"noise_var": 4.0, "noise_bound": 1.0}
+        >>> exact(7.0, **noise, norm_bound=1.0, delta=math.exp(-1))
+        5.0
+    """
+    spread = noise_bound * math.sqrt(log_determinant + 2 * math.log(1 / delta))
+    return spread + math.sqrt(noise_var) * norm_bound
+
+
 def information(
     log_sum: float,
     *,
@@ -155,6 +188,23 @@ def information(
     """
     spread = noise_bound * math.sqrt(batch_threshold * log_sum + math.log(1 / delta))
     return spread + math.sqrt(noise_var) * norm_bound
+
+
+def noise_over_time(num_observations: int, noise_bound: float, delta: float) -> float:
+    r"""What noise alone exceeds in no step up to ``t``, with probability ``1 - delta``.
+
+    .. code-block:: text
+
+        xi sqrt( 2 log(pi^2 t^2 / (3 delta)) )
+
+    for sub-Gaussian noise with constant ``xi``: a union bound over all steps.
+
+    Example:
+        >>> round(noise_over_time(10, 1.0, delta=0.1), 3)
+        4.025
+    """
+    t = num_observations
+    return noise_bound * math.sqrt(2 * math.log(math.pi**2 * t**2 / (3 * delta)))
 
 
 def finite_set(num_arms: int, num_observations: int, delta: float) -> float:

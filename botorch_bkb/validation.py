@@ -72,3 +72,13 @@ def check_max_size(size: int | None) -> None:
     r"""Raise unless ``size`` is None or a positive number."""
     if size is not None and size < 1:
         raise InputDataError(f"A dictionary needs at least one point, got a size of {size}.")
+
+
+def check_between(
+    name: str, value: float | None, low: float, high: float, ends: bool = False
+) -> None:
+    r"""Raise unless ``value`` is None or lies between ``low`` and ``high``."""
+    if value is None or (low <= value <= high if ends else low < value < high):
+        return
+    kind = "in" if ends else "strictly between"
+    raise InputDataError(f"{name} must be {kind} {low} and {high}, got {value!r}.")

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_bkb.arms import ArmTable
+from botorch_bkb.arms import ArmTable, squares_in
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.rules import BatchRule
 
@@ -52,7 +52,7 @@ class LazyBatch(Batch):
     Example:
         >>> import torch
         >>> from gpytorch.kernels import RBFKernel
-        >>> from botorch_bkb.arms import ArmTable
+        >>> from botorch_bkb.arms import ArmTable, squares_in
         >>> from botorch_bkb.batches import LazyBatch, SumRule
         >>> X = torch.linspace(0, 4, 9, dtype=torch.float64).unsqueeze(-1)
         >>> table = ArmTable(X, RBFKernel().double(), 0.5, torch.tensor([0]))
@@ -63,6 +63,13 @@ class LazyBatch(Batch):
         >>> len(batch.picks)
         2
     """
+
+    # The pool: rows in order, and of each what the arrays over all arms had at the election.
+    _pool: Tensor
+    _pool_mean: Tensor
+    _pool_var: Tensor
+    _pool_upper: Tensor
+    _pool_seen: Tensor
 
     @torch.no_grad()
     def __init__(self, table: ArmTable, rule: BatchRule, width: float, **kwargs: Any) -> None:
@@ -127,7 +134,7 @@ class LazyBatch(Batch):
         z, var = self.table.coordinates(rows).double(), self._pool_var[places]
         if folded and int(seen.min()) < folded:
             # What they have not seen is in Q by now.
-            whole = self.table.residual()[rows] + ((z @ self._Q) * z).sum(-1).clamp_min(0)
+            whole = self.table.residual()[rows] + squares_in(self._Q, z)
             var = torch.where(seen < folded, whole, var)
             seen = seen.clamp_min(folded)
         first = int(seen.min())

@@ -17,44 +17,73 @@ References:
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from botorch.exceptions.errors import InputDataError
 
 
-class BatchRule(ABC):
-    r"""Complete once the picks have spent more than the limit, the last pick included."""
+@dataclass(frozen=True)
+class BatchRule:
+    r"""Complete once the picks have spent more than the limit, the last pick included.
 
-    limit: float
+    This one asks for feedback after every pick; the others derive from it.
 
-    @abstractmethod
+    Attributes:
+        limit: What may be spent.
+        inflation: ``C~``: by how much variances may have fallen when the last pick is made.
+        delay: By how much they may have fallen when the dictionary is drawn again.
+    """
+
+    @property
+    def limit(self) -> float:
+        r"""What may be spent."""
+        return 0.0
+
+    @property
+    def inflation(self) -> float:
+        r"""By how much variances may have fallen when the last pick is made."""
+        return 1.0
+
+    @property
+    def delay(self) -> float:
+        r"""By how much variances may have fallen when the dictionary is drawn again."""
+        return self.inflation
+
     def spent(self, score: float) -> float:
         r"""What a pick with this score takes from the limit."""
+        return 1.0
 
     def repeats(self, score: float) -> float:
-        r"""How often a pick with this score is pulled in a row, at least."""
-        return 1
-
-
-@dataclass(frozen=True)
-class OneAtATime(BatchRule):
-    r"""Every pick waits for its feedback: GP-UCB and BKB."""
-
-    limit = 0.0
-
-    def spent(self, score: float) -> float:
+        r"""How often a pick with this score is pulled in a row."""
         return 1.0
 
 
+class OneAtATime(BatchRule):
+    r"""Every pick waits for its feedback: GP-UCB and BKB."""
+
+
 @dataclass(frozen=True)
-class SumRule(BatchRule):
+class ThresholdRule(BatchRule):
+    r"""A rule with a threshold.
+
+    Args:
+        threshold: Above 1; larger values give longer batches.
+    """
+
+    threshold: float
+
+    def __post_init__(self) -> None:
+        if not 1 < self.threshold < math.inf:
+            raise InputDataError(
+                f"batch_threshold must be finite and above 1, got {self.threshold}: 2 is usual, "
+                "larger values give longer batches and wider bounds."
+            )
+
+
+class SumRule(ThresholdRule):
     r"""BBKB: complete when ``1 + sum tau_fb > C~``; never shorter than by the product rule.
 
     By Lemma 4 no variance has fallen by more than this factor since the batch began.
-
-    Args:
-        threshold: ``C~``, above 1.
 
     Example:
         >>> rule = SumRule(3.0)
@@ -62,59 +91,54 @@ class SumRule(BatchRule):
         (2.0, 0.5)
     """
 
-    threshold: float
-
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold)
-
     @property
-    def limit(self) -> float:  # type: ignore[override]
+    def limit(self) -> float:
+        r"""``C~ - 1``."""
         return self.threshold - 1
 
+    @property
+    def inflation(self) -> float:
+        r"""``C~``."""
+        return self.threshold
+
     def spent(self, score: float) -> float:
+        r"""``tau``."""
         return score
 
 
-@dataclass(frozen=True)
-class ProductRule(BatchRule):
-    r"""GP-BUCB: complete when ``prod (1 + tau_fb) > C``.
-
-    Args:
-        threshold: ``C``, above 1.
-    """
-
-    threshold: float
-
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold)
+class ProductRule(ThresholdRule):
+    r"""GP-BUCB: complete when ``prod (1 + tau_fb) > C``."""
 
     @property
-    def limit(self) -> float:  # type: ignore[override]
+    def limit(self) -> float:
+        r"""``log C``."""
         return math.log(self.threshold)
 
+    @property
+    def inflation(self) -> float:
+        r"""``C``."""
+        return self.threshold
+
     def spent(self, score: float) -> float:
+        r"""``log(1 + tau)``."""
         return math.log1p(score)
 
 
-@dataclass(frozen=True)
-class HoldingRule(OneAtATime):
+class HoldingRule(ThresholdRule):
     r"""mini-GP-UCB: one pick, held for ``B = max(1, floor((C^2 - 1) / tau))`` pulls.
 
-    Meanwhile ``tau`` at the pick falls to ``tau / (1 + B tau)``, so no bound shrinks by more
+    Meanwhile ``tau`` at the pick falls to ``tau / (1 + B tau)``, so no variance shrinks by more
     than ``C^2``.
-
-    Args:
-        threshold: ``C``, above 1.
 
     Example:
         >>> HoldingRule(2.0).repeats(0.25)
         12.0
     """
 
-    threshold: float
-
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold)
+    @property
+    def delay(self) -> float:
+        r"""``C^2``."""
+        return self.threshold**2
 
     def repeats(self, score: float) -> float:
         r"""``B``; infinite at a score of zero, where nothing is left to learn."""
@@ -123,10 +147,16 @@ class HoldingRule(OneAtATime):
         return max(1.0, (self.threshold**2 - 1) // score)
 
 
-def check_threshold(threshold: float) -> None:
-    r"""Raise unless a batch can ever be longer than one pick."""
-    if not threshold > 1:
+NAMED = {"one": None, "sum": SumRule, "product": ProductRule, "hold": HoldingRule}
+
+
+def as_batch_rule(rule: str | BatchRule, threshold: float) -> BatchRule:
+    r"""A rule by its name: one, sum, product or hold."""
+    if isinstance(rule, BatchRule):
+        return rule
+    if rule not in NAMED:
         raise InputDataError(
-            f"batch_threshold must be above 1, got {threshold}: 2 is usual, larger values give "
-            "longer batches and wider bounds."
+            f"batch_rule must be one of {', '.join(NAMED)}, or a BatchRule, got {rule!r}."
         )
+    kind = NAMED[rule]
+    return OneAtATime() if kind is None else kind(threshold)

@@ -2,6 +2,7 @@ r"""Ridge leverage scores and sampling by them."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, field, replace
 
@@ -53,6 +54,44 @@ def data_leverage(
         for rows, Z in blocks
     ]
     return torch.cat(scores, -1)
+
+
+def smallest_coins(counts: Tensor, generator: torch.Generator | None) -> Tensor:
+    r"""For each input the smallest of ``c`` uniform numbers, one for each pull; 1 without pulls.
+
+    An input is in the dictionary as soon as one of its pulls is, so its smallest coin decides:
+    below ``p`` with probability ``1 - (1 - p)^c``. Kept from one draw to the next, and lowered
+    only by new pulls, the same coins make a coupling: the law of each draw is the same, and two
+    draws in a row differ less.
+
+    Args:
+        counts: ``n`` numbers of pulls.
+        generator: Source of randomness; torch's global one by default.
+    """
+    # In float64: float32 coins are multiples of 2^-24 and would favour rare points.
+    coins = torch.rand(
+        len(counts), generator=generator, device=_device(generator), dtype=torch.float64
+    )
+    return -torch.expm1(torch.log1p(-coins.to(counts.device)) / counts.double())
+
+
+def highest(drawn: Tensor, scores: Tensor, max_size: int | None) -> Tensor:
+    r"""At most ``max_size`` of the positions ``drawn``, those of highest score."""
+    if max_size is None or len(drawn) <= max_size:
+        return drawn
+    return drawn[scores[drawn].topk(max_size).indices]
+
+
+def warn_capped(drawn: int, kept: int, argument: str) -> None:
+    r"""Say that the cap binds, and what that costs."""
+    warnings.warn(
+        f"{drawn} dictionary points were drawn and the {kept} of highest score kept: accuracy is "
+        "no longer guaranteed. Little noise or a short lengthscale makes the effective dimension "
+        f"this large; raise {argument} if the time (it grows with its square) allows, or lower "
+        "oversampling.",
+        BotorchWarning,
+        stacklevel=2,
+    )
 
 
 @dataclass(frozen=True)
@@ -128,31 +167,36 @@ class RidgeLeverageSampling(DictionaryRule):
 
     def _draw(self, X, candidates, scores, counts, generator, last=True):
         scores = largest_over_batch(scores)
-        inclusion = self.inclusion_probability(scores, counts)
-        # In float64: float32 coins are multiples of 2^-24 and would favour rare points.
-        coins = torch.rand(
-            len(scores), generator=generator, device=_device(generator), dtype=torch.float64
-        )
-        drawn = torch.nonzero(coins.to(inclusion.device) < inclusion).squeeze(-1)
-        if len(drawn) == 0:  # an empty dictionary explains nothing: keep the newest input
-            drawn = torch.tensor([len(scores) - 1], device=scores.device)
+        coins = smallest_coins(torch.ones_like(scores) if counts is None else counts, generator)
+        drawn = self.drawn(scores, coins)
         drawn = drawn[first_occurrences(X[..., candidates[drawn], :])]
-        if self.max_size is not None and len(drawn) > self.max_size:
-            if last:
-                warnings.warn(
-                    f"{len(drawn)} dictionary points were drawn and the {self.max_size} of highest "
-                    "score kept: accuracy is no longer guaranteed. Little noise or a short "
-                    "lengthscale makes the effective dimension this large; raise max_size if the "
-                    "time (it grows with its square) allows, or lower oversampling.",
-                    BotorchWarning,
-                    stacklevel=2,
-                )
-            drawn = drawn[scores[drawn].topk(self.max_size).indices]
-        return candidates[drawn].sort().values
+        capped = highest(drawn, scores, self.max_size)
+        if last and len(capped) < len(drawn):
+            warn_capped(len(drawn), len(capped), "max_size")
+        return candidates[capped].sort().values
+
+    def drawn(self, scores: Tensor, coins: Tensor, newest: int | None = None) -> Tensor:
+        r"""Positions of the inputs whose smallest coin falls below ``min(1, q̄ tau)``.
+
+        Args:
+            scores: ``n`` leverage scores of single pulls.
+            coins: ``n`` smallest coins of the pulls of each input (:func:`smallest_coins`).
+            newest: The input kept if there is none: an empty dictionary explains nothing.
+        """
+        drawn = torch.nonzero(coins < self._probability(scores)).squeeze(-1)
+        if len(drawn) == 0:
+            newest = len(scores) - 1 if newest is None else newest
+            drawn = torch.tensor([newest], device=scores.device)
+        return drawn
+
+    def _probability(self, scores: Tensor) -> Tensor:
+        if math.isinf(self.oversampling):  # everything, scores of zero included
+            return torch.ones_like(scores)
+        return (self.oversampling * scores).clamp(max=1.0)
 
     def inclusion_probability(self, scores: Tensor, counts: Tensor | None = None) -> Tensor:
         r"""``1 - (1 - min(1, q̄ tau))^c`` for each input (``c = 1`` without counts)."""
-        p = (self.oversampling * scores).clamp(max=1.0)
+        p = self._probability(scores)
         if counts is None:
             return p
         return torch.where(counts > 0, -torch.expm1(counts * torch.log1p(-p)), 0.0)

@@ -1,0 +1,698 @@
+r"""``ArmOptimizer``: ask and tell over a finite set of arms, the machine all algorithms share.
+
+One observation's way: ``ask`` picks from the table by the width of the present state and records
+each pick with the score it had. ``tell`` validates, logs the scores, lets the *old* model's
+scores decide the next dictionary, and exchanges observations and dictionary in one pass over the
+arms. The state is one frozen value that is replaced at the very end; the table is a cache of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from botorch.exceptions.errors import InputDataError
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from botorch_bkb import confidence
+from botorch_bkb.arms import ArmTable
+from botorch_bkb.batches import Batch, BatchRule, GreedyBatch, LazyBatch, ThompsonBatch
+from botorch_bkb.batches.rules import as_batch_rule
+from botorch_bkb.models import DTCGP
+from botorch_bkb.optimizers.history import History
+from botorch_bkb.optimizers.hyperparameters import Tuning
+from botorch_bkb.optimizers.reading import check_arms, read_points, read_rewards, read_variances
+from botorch_bkb.optimizers.resampling import Resampling
+from botorch_bkb.optimizers.state import BatchRecord, Change, Pending, Recipe, State
+from botorch_bkb.optimizers.suggestion import BatchCompleteError, Best, Suggestion
+from botorch_bkb.optimizers.width import DEPEND_ON_NORM, Progress, Theorem, Width, as_width
+from botorch_bkb.rows import RowIndex
+from botorch_bkb.validation import check_between, check_max_size
+
+#: Pulls nobody asked for beyond which the scores of the old model say too little about them.
+WARM_START = 512
+#: Of saved states.
+VERSION = 1
+
+
+class ArmOptimizer:
+    r"""Optimisation over a finite set of arms; use one of the named configurations.
+
+    ========================  ==========  ===========  =========================================
+    class                     dictionary  batch rule   ``width="theory"``
+    ========================  ==========  ===========  =========================================
+    :class:`GPUCB`            everything  one          self-normalised bound of the exact GP
+    :class:`MiniGPUCB`        everything  hold         the same
+    :class:`GPBUCB`           everything  product      the same times ``sqrt(C)``
+    :class:`BKB`              sampled     one          BKB, Theorem 2
+    :class:`BBKB`             sampled     sum          BBKB, Theorem 2
+    :class:`EpsilonGreedy`    sampled     sum          (picks use no width)
+    ========================  ==========  ===========  =========================================
+
+    Units: rewards, ``noise_var``, ``Yvar`` and :meth:`best` are in units of the rewards. If kernel
+    and noise are both given, these are the model's units too, and inputs are taken as they are.
+    Otherwise rewards are standardised; ``norm_bound`` and a given ``covar_module`` refer to
+    standardised rewards, and BoTorch's default kernel to inputs scaled to the unit cube.
+
+    What is proved: with ``width="theory"``, given kernel and noise, ``norm_bound`` a bound on the
+    norm of the function and ``oversampling="theory"``, all bounds hold at all arms and steps with
+    probability ``1 - delta`` and the regret is sublinear (the theorem in the table). Everything
+    else, the defaults included, is heuristic: the theorems' widths and oversampling are far larger
+    than what works best.
+
+    Args:
+        arms: An ``A x d`` tensor. Its dtype and device are used throughout; everything
+            ``m x m`` is float64.
+        covar_module: A gpytorch kernel, or None for BoTorch's default, fitted.
+        noise_var: Noise variance of a reward (``lambda``), or None to have it fitted.
+        norm_bound: Bound ``F`` on the norm of the function, or ``"double"``: start at 1 and double
+            whenever an observation falls outside its interval by more than noise explains.
+        delta: Failure probability of the bounds.
+        oversampling: ``q̄``: a pull enters the dictionary with probability ``min(1, q̄ tau)``.
+            ``"theory"`` takes the theorem's value for ``horizon``. Without effect where the
+            dictionary is everything.
+        batch_threshold: ``C~``: how far variances may fall before feedback is needed.
+        width: Width of the confidence bounds: ``"heuristic"`` (two standard deviations),
+            ``"information"``, ``"theory"``, a number of posterior standard deviations, or a
+            function of :class:`~botorch_bkb.optimizers.width.Progress`. None is heuristic where
+            hyperparameters are fitted and information where they are given.
+        horizon: Expected number of observations ``T``. Outlived, it is doubled, and oversampling
+            raised for the doubled horizon (BKB, Section 3.2).
+        refit: Whether hyperparameters are fitted, at doubling numbers of observations. By default
+            those not given are; True fits given ones too.
+        seed: Seed of all randomness.
+        max_dictionary: The most points in the dictionary. The highest scores are kept where more
+            were drawn, with one warning: the guarantees do not hold then.
+        coupled: Reuse each pull's coin from one draw of the dictionary to the next. Each draw has
+            the same law and fewer points change, which is faster; the proofs ask for fresh coins.
+        acquisition: ``"ucb"``, ``"thompson"`` or ``"greedy"``; by default the class's own.
+        batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"`` or a
+            :class:`~botorch_bkb.batches.BatchRule`; by default the class's own.
+        max_batch_size: The most points in a batch.
+        epsilon: Probability of a random arm where the acquisition is greedy.
+        noise_bound: ``xi``, a bound on the noise standard deviation in units of the rewards;
+            ``sqrt(noise_var)`` by default.
+        keep_coordinates: Keep the ``A x m`` coordinates of all arms. Without them the memory is
+            ``O(A)`` and a change of the dictionary costs ``O(A m^2)``.
+    """
+
+    #: Whether the dictionary is everything observed.
+    exact: ClassVar[bool] = False
+    default_acquisition: ClassVar[str] = "ucb"
+    default_batch_rule: ClassVar[str] = "one"
+    theorem: ClassVar[Theorem] = "bkb"
+
+    def __init__(
+        self,
+        arms: Tensor,
+        *,
+        covar_module: Kernel | None = None,
+        noise_var: float | None = None,
+        norm_bound: float | str = 1.0,
+        delta: float = 0.1,
+        oversampling: float | str = 2.0,
+        batch_threshold: float = 2.0,
+        width: str | float | Width | None = None,
+        horizon: int | None = None,
+        refit: bool | None = None,
+        seed: int | None = None,
+        max_dictionary: int | None = None,
+        coupled: bool = False,
+        acquisition: str | None = None,
+        batch_rule: str | BatchRule | None = None,
+        max_batch_size: int = 10_000,
+        epsilon: float = 0.1,
+        noise_bound: float | None = None,
+        keep_coordinates: bool = True,
+    ) -> None:
+        check_arms(arms)
+        check_between("delta", delta, 0, 1)
+        check_between("epsilon", epsilon, 0, 1, ends=True)
+        check_between("max_batch_size", max_batch_size, 1, math.inf, ends=True)
+        check_between("horizon", horizon, 1, math.inf, ends=True)
+        check_between("noise_bound", noise_bound, 0, math.inf)
+        check_max_size(max_dictionary)
+        self.delta, self.epsilon, self.noise_bound = delta, epsilon, noise_bound
+        self.max_batch_size, self.keep_coordinates = max_batch_size, keep_coordinates
+        self.batch_rule = as_batch_rule(batch_rule or self.default_batch_rule, batch_threshold)
+        self.acquisition = acquisition or self.default_acquisition
+        if self.acquisition not in ("ucb", "thompson", "greedy"):
+            raise InputDataError(
+                f'acquisition must be "ucb", "thompson" or "greedy", got {acquisition!r}.'
+            )
+        self.tuning = Tuning(arms, covar_module, noise_var, refit)
+        self.width = as_width(width, fitted=self.tuning.fits, theorem=self.theorem)
+        self.norm_doubles = self._check_norm(norm_bound)
+        self.resampling = Resampling(coupled, max_dictionary)
+        self._generator = torch.Generator()
+        if seed is None:
+            self._generator.seed()
+        else:
+            self._generator.manual_seed(seed)
+        self.arms, self._index = arms, RowIndex(arms)
+        history = History.empty(arms.device)
+        no_row = torch.zeros(1, dtype=torch.long, device=arms.device)
+        self._state = State(
+            history=history,
+            added=arms[:0],
+            coins=history.means,
+            hyper=self.tuning.initial,
+            recipe=Recipe(history, 0, no_row),
+            oversampling=self._initial_oversampling(oversampling, horizon),
+            norm_bound=1.0 if isinstance(norm_bound, str) else float(norm_bound),
+            horizon=horizon,
+            next_fit=self.tuning.first_fit,
+            noise_known=None if self.tuning.fit_noise else noise_var,
+            random=self._generator.get_state(),
+        )
+        self._cached_table: ArmTable | None = None
+        self._cached_batch: Batch | None = None
+
+    # ------------------------------------------------------------------ ask
+
+    @torch.no_grad()
+    def ask(self, n: int | None = None) -> Suggestion:
+        r"""The next points of the batch.
+
+        Asking again without telling goes on with the same batch. After a tell a new batch begins,
+        in which points still pending count as picked.
+
+        Args:
+            n: How many; the rest of the batch by default. The batch rule may allow fewer.
+
+        Raises:
+            BatchCompleteError: The batch is complete: tell results first.
+        """
+        if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
+            raise InputDataError(f"n must be a positive integer or None, got {n!r}.")
+        state, batch = self._current_batch()
+        assert state.batch is not None
+        if batch.complete:
+            self._cached_batch = batch
+            raise BatchCompleteError(
+                f"The batch is complete: {len(state.pending)} points wait for their results. Tell "
+                "some of them first (`pending` has them), then ask again."
+            )
+        start = len(batch.picks)
+        while not batch.complete and (n is None or len(batch.picks) < start + n):
+            batch.pick()
+        rows = self._index.first[torch.tensor(batch.picks[start:], device=self.arms.device)]
+        ids = range(state.next_id, state.next_id + len(rows))
+        asked = map(Pending, rows.tolist(), batch.scores[start:])
+        pending = dict(zip(ids, asked, strict=True))
+        self._state = replace(
+            state,
+            pending={**state.pending, **pending},
+            next_id=ids.stop,
+            batch=state.batch._replace(picks=len(batch.picks)),
+        )
+        self._cached_batch = batch
+        return Suggestion(self.arms[rows], rows, tuple(ids))
+
+    def _current_batch(self) -> tuple[State, Batch]:
+        r"""The batch being asked, and the state that knows of it. The cache is emptied."""
+        if not self._state.settled:
+            self._replace(*self._settled(self._state, self._take_table()))
+        state = self._state
+        if state.batch is None:
+            stragglers = tuple(point.row for point in state.pending.values())
+            width = self._width(state, self._table())
+            self._generator.set_state(state.random)
+            seed = int(torch.randint(2**62, (), generator=self._generator))
+            record = BatchRecord(width, seed, stragglers, 0)
+            state = replace(state, batch=record, random=self._generator.get_state())
+            self._state, self._cached_batch = state, None
+        batch, self._cached_batch = self._cached_batch, None
+        assert state.batch is not None
+        if batch is None:
+            batch = self._make_batch(state.batch)
+            for _ in range(state.batch.picks):
+                batch.pick()
+        return state, batch
+
+    def _make_batch(self, record: BatchRecord) -> Batch:
+        table, rule = self._table(), self.batch_rule
+        options: dict[str, Any] = {
+            "num_arms": len(self.arms),
+            "stragglers": record.stragglers,
+            "max_size": self.max_batch_size,
+        }
+        if self.acquisition == "ucb":
+            return LazyBatch(table, rule, record.width, **options)
+        generator = torch.Generator().manual_seed(record.seed)
+        if self.acquisition == "thompson":
+            return ThompsonBatch(table, rule, generator, **options)
+        return GreedyBatch(table, rule, self.epsilon, generator, **options)
+
+    # ------------------------------------------------------------------ tell
+
+    @torch.no_grad()
+    def tell(self, points: Suggestion | Tensor | Sequence, Y: Any, Yvar: Any = None) -> None:
+        r"""Results of some points, in any order, asked or not.
+
+        The dictionary is drawn anew when nothing is pending any more, or with the next ask.
+
+        Args:
+            points: A suggestion or part of one, ``q`` rows of the arms, or ``q x d`` inputs, which
+                need not be arms.
+            Y: ``q`` or ``q x 1`` rewards.
+            Yvar: ``q`` or ``q x 1`` noise variances, where they are known. If ``noise_var`` is
+                fitted, they must come with the first results; their mean is ``noise_var`` then.
+
+        Raises:
+            InputDataError: Anything is wrong with the arguments. Nothing has changed then.
+        """
+        state, device = self._state, self.arms.device
+        read = read_points(points, self._index, state.added, state.pending)
+        q = len(read.rows)
+        rewards = read_rewards("Y", Y, q, device)
+        variances = None if Yvar is None else read_variances(Yvar, q, device)
+        if q == 0:
+            return
+        state = self._with_known_noise(state, variances)
+        weights = torch.ones_like(rewards)
+        if variances is not None:
+            weights = state.hyper.noise_var * state.hyper.scale**2 / variances
+        table = self._take_table()
+        if len(read.added):
+            table.extend(self.tuning.inputs(read.added))
+        state = self._logged(state, table, read.rows, read.ids, rewards, weights)
+        table.observe(read.rows, state.hyper.to_model(rewards), weights)
+        history = state.history.with_pulls(read.rows, rewards, weights)
+        self._generator.set_state(state.random)
+        coins = self.resampling.coins(state.history, state.coins, history, self._generator)
+        change = Change(read.added, read.rows, rewards, weights, read.rows[:0])
+        state = replace(
+            state,
+            history=history,
+            added=torch.cat([state.added, read.added]),
+            coins=coins,
+            recipe=state.recipe.followed_by(change),
+            random=self._generator.get_state(),
+            newest=int(read.rows[-1]),
+            settled=False,
+            unasked=state.unasked + sum(id_ is None for id_ in read.ids),
+            batch=None,
+        )
+        if not state.pending:
+            state, table = self._settled(state, table)
+        self._replace(state, table)
+
+    def _with_known_noise(self, state: State, variances: Tensor | None) -> State:
+        if variances is None or not self.tuning.fit_noise or state.noise_known is not None:
+            return state
+        if state.history.num_observations:
+            raise InputDataError(
+                "Yvar came after results without it, for which the noise is fitted: tell Yvar "
+                "from the first results on, or give noise_var."
+            )
+        known = float(variances.mean())
+        hyper = replace(state.hyper, noise_var=known / state.hyper.scale**2)
+        return replace(state, hyper=hyper, noise_known=known)
+
+    def _logged(
+        self,
+        state: State,
+        table: ArmTable,
+        rows: Tensor,
+        ids: Sequence[int | None],
+        rewards: Tensor,
+        weights: Tensor,
+    ) -> State:
+        r"""Scores under the model that chose each point; ``F`` doubled where it must be."""
+        mean, var = table.moments_at(rows)
+        scores = (var / table.noise_var).tolist()
+        pending = dict(state.pending)
+        for i, id_ in enumerate(ids):
+            if id_ is not None:
+                scores[i] = pending.pop(id_).score
+        logged = torch.tensor(scores, dtype=torch.float64, device=weights.device) * weights
+        if self.norm_doubles:
+            gap = (state.hyper.to_model(rewards) - mean).abs()
+            state = self._with_norm_doubled(state, table, gap, var.sqrt())
+        return replace(
+            state,
+            pending=pending,
+            log_sum=state.log_sum + float(logged.log1p().sum()),
+            log_sum_3=state.log_sum_3 + float((3 * logged).log1p().sum()),
+        )
+
+    def _with_norm_doubled(self, state: State, table: ArmTable, gap: Tensor, sd: Tensor) -> State:
+        r"""Double ``F`` until no observation is outside of its interval by more than noise."""
+        t = state.history.num_observations + len(gap)
+        noise = confidence.noise_over_time(t, self._noise_bound(state), self.delta)
+        width = self._width(state, table)
+        while bool((gap > width * sd + noise).any()):
+            doubled = replace(state, norm_bound=2 * state.norm_bound)
+            wider = self._width(doubled, table)
+            if not width < wider < math.inf:  # a width of the user's that has no norm in it
+                break
+            state, width = doubled, wider
+        return state
+
+    # ------------------------------------------------------------------ the dictionary
+
+    def _settled(self, state: State, table: ArmTable) -> tuple[State, ArmTable]:
+        r"""The dictionary drawn anew, hyperparameters fitted where that is due."""
+        state = self._with_horizon_doubled(state)
+        t, tuning = state.history.num_observations, self.tuning
+        state, dictionary = self._draw(state, table)
+        hyper = state.hyper
+        if tuning.standardise and t >= state.next_fit:
+            state, hyper = self._fitted(state, dictionary)
+        elif tuning.standardise and t < tuning.first_fit:
+            hyper = tuning.restandardised(hyper, state.history, state.noise_known)
+        if hyper != state.hyper:
+            state = replace(state, hyper=hyper)
+            state, table = self._rebuilt(state, dictionary)
+            # The model that chose the earlier points is gone; this one scores them all at once.
+            gain = table.log_determinant
+            state = replace(state, log_sum=gain, log_sum_3=3 * gain)
+            state, dictionary = self._draw(state, table)
+        if table.rebuild_is_better(dictionary):
+            del table  # before the next one is made
+            state, table = self._rebuilt(state, dictionary)
+        else:
+            table.set_dictionary(dictionary)
+            change = Change.of_dictionary(dictionary, state.added)
+            state = replace(state, recipe=state.recipe.followed_by(change))
+        return replace(state, settled=True, unasked=0, batch=None), table
+
+    def _draw(self, state: State, table: ArmTable) -> tuple[State, Tensor]:
+        history, rows = state.history, state.history.rows
+        self._generator.set_state(state.random)
+        noise = table.noise_var * history.counts / history.weights
+        if state.unasked > WARM_START and not self.exact:
+            dictionary = self.resampling.draw_from_scratch(
+                table.X[rows], table.kernel, noise, history, state.oversampling, self._generator
+            )
+        else:
+            scores = table.settled_variance(rows) / noise
+            dictionary = self.resampling.draw(
+                scores, history, state.coins, state.oversampling, state.newest, self._generator
+            )
+        return replace(state, random=self._generator.get_state()), dictionary
+
+    def _fitted(self, state: State, dictionary: Tensor):
+        history = state.history
+        hyper = self.tuning.restandardised(state.hyper, history, state.noise_known)
+        if self.tuning.fits and len(history.rows) > 1:
+            self._generator.set_state(state.random)
+            seed = int(torch.randint(2**31, (), generator=self._generator))
+            state = replace(state, random=self._generator.get_state())
+            X = self.tuning.inputs(self._points(state, history.rows))
+            positions = torch.searchsorted(history.rows, dictionary)
+            fitted = self.tuning.fit(X, history, positions, state.noise_known, seed)
+            hyper = state.hyper if fitted is None else fitted
+        return replace(state, next_fit=2 * history.num_observations), hyper
+
+    def _with_horizon_doubled(self, state: State) -> State:
+        r"""BKB, Section 3.2: a run that outlives its horizon samples more from now on."""
+        while state.horizon is not None and state.history.num_observations > state.horizon:
+            # Both theorems' oversampling grows with log(4 T / delta).
+            now, then = (math.log(4 * T / self.delta) for T in (2 * state.horizon, state.horizon))
+            state = replace(
+                state, horizon=2 * state.horizon, oversampling=state.oversampling * now / then
+            )
+        return state
+
+    # ------------------------------------------------------------------ the table
+
+    def _replace(self, state: State, table: ArmTable) -> None:
+        r"""Everything at once: whatever is interrupted before this has not happened."""
+        self._state = state
+        self._cached_table, self._cached_batch = table, None
+
+    def _table(self) -> ArmTable:
+        self._cached_table = table = self._take_table()
+        return table
+
+    def _take_table(self) -> ArmTable:
+        r"""The table of the present state; the cache is emptied until it is put back."""
+        table, self._cached_table = self._cached_table, None
+        if table is None:
+            table = self._follow(self._state)
+        return table
+
+    def _follow(self, state: State) -> ArmTable:
+        recipe, hyper = state.recipe, state.hyper
+        table = self._build(state, recipe.base, recipe.dictionary, recipe.num_added)
+        for change in recipe.changes:
+            if len(change.dictionary):
+                table.set_dictionary(change.dictionary)
+                continue
+            if len(change.added):
+                table.extend(self.tuning.inputs(change.added))
+            table.observe(change.rows, hyper.to_model(change.rewards), change.weights)
+        return table
+
+    def _rebuilt(self, state: State, dictionary: Tensor) -> tuple[State, ArmTable]:
+        recipe = Recipe(state.history, len(state.added), dictionary)
+        table = self._build(state, state.history, dictionary, len(state.added))
+        return replace(state, recipe=recipe), table
+
+    def _build(
+        self, state: State, history: History, dictionary: Tensor, num_added: int
+    ) -> ArmTable:
+        X = self.tuning.inputs(torch.cat([self.arms, state.added[:num_added]]))
+        counts, sums = torch.zeros(2, len(X), dtype=torch.float64, device=X.device)
+        counts[history.rows] = history.weights
+        sums[history.rows] = history.weights * state.hyper.to_model(history.means)
+        kernel, noise = state.hyper.kernel, state.hyper.noise_var
+        keep = self.keep_coordinates
+        return ArmTable(X, kernel, noise, dictionary, counts, sums, keep=keep)
+
+    def _points(self, state: State, rows: Tensor) -> Tensor:
+        r"""Inputs of some rows, as the user gave them."""
+        added = rows - len(self.arms)
+        X = self.arms[rows.clamp_max(len(self.arms) - 1)]
+        is_added = added >= 0
+        X[is_added] = state.added[added[is_added]]
+        return X
+
+    # ------------------------------------------------------------------ what is known
+
+    def best(self) -> Best:
+        r"""The arm of highest posterior mean, with its confidence interval.
+
+        Example:
+            >>> import torch
+            >>> from botorch_bkb import GPUCB
+            >>> optimizer = GPUCB(torch.rand(9, 2, dtype=torch.float64), seed=0)
+            >>> optimizer.tell([3, 4], [1.0, 2.0])
+            >>> optimizer.best().index
+            4
+        """
+        state, table = self._state, self._table()
+        mean, var = (t[: len(self.arms)] for t in table.moments())
+        index = int(mean.argmax())
+        half = self.width_now * var[index].sqrt()
+        ends = torch.stack([mean[index], mean[index] - half, mean[index] + half])
+        middle, lower, upper = state.hyper.to_rewards(ends).tolist()
+        return Best(index, self.arms[index], middle, lower, upper)
+
+    @property
+    def model(self) -> DTCGP:
+        r"""The belief as a BoTorch model: distinct inputs, mean rewards, their noise variances."""
+        state = self._state
+        history = state.history
+        if not history.num_observations:
+            raise InputDataError("There is no model before the first result: tell one first.")
+        positions = torch.searchsorted(history.rows, state.recipe.final_dictionary)
+        X = self._points(state, history.rows)
+        return self.tuning.model(X, history, state.hyper, positions)
+
+    @property
+    def pending(self) -> Suggestion:
+        r"""Points asked and not told."""
+        points = self._state.pending
+        rows = torch.tensor(
+            [point.row for point in points.values()], dtype=torch.long, device=self.arms.device
+        )
+        return Suggestion(self._points(self._state, rows), rows, tuple(points))
+
+    @property
+    def num_observations(self) -> int:
+        r"""Results told so far."""
+        return self._state.history.num_observations
+
+    @property
+    def dictionary(self) -> Tensor:
+        r"""``m x d`` points that the belief stands on; none before the first result."""
+        if not self.num_observations:
+            return self.arms[:0]
+        return self._points(self._state, self._state.recipe.final_dictionary)
+
+    @property
+    def effective_dimension(self) -> float:
+        r"""``d_eff = sum_s tau(x_s)`` over the pulls, under the present belief."""
+        return self._table().effective_dimension
+
+    @property
+    def information_gain(self) -> float:
+        r"""``1/2 sum_s log(1 + tau(x_s))``, each score the one its point had when chosen."""
+        return self._state.log_sum / 2
+
+    @property
+    def width_now(self) -> float:
+        r"""Width of the bounds in posterior standard deviations: of the batch, or of the next."""
+        if self._state.batch is not None:
+            return self._state.batch.width
+        return self._width(self._state, self._table())
+
+    @property
+    def norm_bound(self) -> float:
+        r"""``F``, as doubled so far, in the model's units."""
+        return self._state.norm_bound
+
+    @property
+    def oversampling(self) -> float:
+        r"""``q̄``, as raised so far."""
+        return self._state.oversampling
+
+    def _noise_bound(self, state: State) -> float:
+        if self.noise_bound is not None:
+            return self.noise_bound / state.hyper.scale
+        return math.sqrt(state.hyper.noise_var)
+
+    def _width(self, state: State, table: ArmTable) -> float:
+        progress = Progress(
+            num_observations=state.history.num_observations,
+            num_arms=len(self.arms),
+            effective_dimension=table.effective_dimension,
+            log_sum=state.log_sum,
+            log_sum_3=state.log_sum_3,
+            log_determinant=table.log_determinant,
+            noise_var=state.hyper.noise_var,
+            noise_bound=self._noise_bound(state),
+            norm_bound=state.norm_bound,
+            kernel_bound=table.kernel_bound,
+            delta=self.delta,
+            batch_threshold=self.batch_rule.inflation,
+        )
+        width = float(self.width(progress))
+        if not 0 <= width < math.inf:
+            raise InputDataError(f"A width must be finite and not negative, got {width}.")
+        return width
+
+    def _check_norm(self, norm_bound: float | str) -> bool:
+        if norm_bound == "double":
+            if self.width in DEPEND_ON_NORM or self.width.__module__ != Progress.__module__:
+                return True
+            raise InputDataError(
+                'norm_bound="double" needs a width that depends on the norm, got a fixed one: use '
+                'width="information" or width="theory".'
+            )
+        if isinstance(norm_bound, str) or not 0 <= norm_bound < math.inf:
+            raise InputDataError(
+                f'norm_bound must be a finite number that is not negative, or "double", got '
+                f"{norm_bound!r}."
+            )
+        return False
+
+    def _initial_oversampling(self, oversampling: float | str, horizon: int | None) -> float:
+        if self.exact:
+            return math.inf
+        if oversampling != "theory":
+            if isinstance(oversampling, str) or not oversampling > 0:
+                raise InputDataError(
+                    f'oversampling must be positive or "theory", got {oversampling!r}: 1 to 10 is '
+                    "usual."
+                )
+            return float(oversampling)
+        if horizon is None:
+            raise InputDataError('oversampling="theory" needs a horizon: pass horizon=T.')
+        if self.theorem == "bkb":
+            # A pick that is held keeps its scores for longer, by the factor its rule allows.
+            return self.batch_rule.delay * confidence.bkb_oversampling(horizon, self.delta)
+        return confidence.bbkb_oversampling(horizon, self.delta, self.batch_rule.delay)
+
+    # ------------------------------------------------------------------ a changing set of arms
+
+    @torch.no_grad()
+    def set_arms(self, arms: Tensor) -> None:
+        r"""Exchange the arms; history and pending points stay (BKB, Appendix A).
+
+        Args:
+            arms: ``A' x d``, of the same dtype and device.
+        """
+        check_arms(arms)
+        if arms.shape[-1] != self.arms.shape[-1] or arms.dtype != self.arms.dtype:
+            raise InputDataError(
+                f"arms must be A x {self.arms.shape[-1]} of {self.arms.dtype}, as before, got "
+                f"{tuple(arms.shape)} of {arms.dtype}."
+            )
+        state = self._state
+        pending = [point.row for point in state.pending.values()]
+        known = torch.cat([state.history.rows, torch.tensor(pending, device=arms.device).long()])
+        known = known.unique()
+        points, index = self._points(state, known), RowIndex(arms)
+        rows = index.find(points)
+        absent = torch.nonzero(rows < 0).squeeze(-1)
+        rows[absent] = len(arms) + torch.arange(len(absent), device=arms.device)
+
+        def renumbered(old: Tensor) -> Tensor:
+            return rows[torch.searchsorted(known, old)]
+
+        moved = renumbered(state.history.rows)
+        order, history = moved.argsort(), state.history.renumbered(moved)
+        dictionary = state.recipe.final_dictionary
+        dictionary = renumbered(dictionary).sort().values if len(history.rows) else dictionary
+        recipe = Recipe(history, len(absent), dictionary)
+        waiting = {
+            id_: point._replace(row=int(renumbered(torch.tensor([point.row], device=arms.device))))
+            for id_, point in state.pending.items()
+        }
+        newest = torch.tensor([state.newest], device=arms.device)
+        state = replace(
+            state,
+            history=history,
+            added=points[absent],
+            coins=state.coins[order] if len(state.coins) else state.coins,
+            recipe=recipe,
+            newest=int(renumbered(newest)) if len(history.rows) else -1,
+            pending=waiting,
+            batch=None,
+        )
+        self._state, self.arms, self._index = state, arms, index
+        self._cached_table, self._cached_batch = None, None
+
+    # ------------------------------------------------------------------ saving
+
+    def state_dict(self) -> dict[str, Any]:
+        r"""Everything a run needs to go on, bit for bit, in numbers, strings and tensors.
+
+        The arms and the arguments of the optimizer are not in it: construct it the same way, then
+        load. Safe to store with ``torch.save`` and to load with ``weights_only=True``.
+        """
+        header = {"version": VERSION, "algorithm": type(self).__name__}
+        return {**header, "arms": self._index.checksum, **self._state.to_dict()}
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        r"""Go on where :meth:`state_dict` was taken.
+
+        Args:
+            saved: A state of an optimizer that was constructed in the same way.
+        """
+        expected = {
+            "version": VERSION,
+            "algorithm": type(self).__name__,
+            "arms": self._index.checksum,
+        }
+        rest = dict(saved)
+        for key, value in expected.items():
+            if (got := rest.pop(key, None)) != value:
+                raise InputDataError(
+                    f"The state is of another optimizer: {key} should be {value!r}, got {got!r}. "
+                    "Construct the optimizer as the saved one was, with the same arms."
+                )
+        try:
+            state = State.from_dict(rest, self.tuning.initial.kernel, self.arms.device)
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            raise InputDataError(f"The state is damaged or of another kind: {error}") from error
+        self._state = state
+        self._cached_table, self._cached_batch = None, None

@@ -1,0 +1,152 @@
+r"""What users hand to an optimizer over arms, checked before anything changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from torch import Tensor
+
+from botorch_bkb.optimizers.state import Pending
+from botorch_bkb.optimizers.suggestion import Suggestion
+from botorch_bkb.rows import RowIndex
+from botorch_bkb.validation import check_finite, check_variances
+
+
+class Points(NamedTuple):
+    r"""Points of a tell as rows of the table."""
+
+    rows: Tensor  #: ``q`` rows; those of ``added`` come after all others
+    added: Tensor  #: ``h x d`` distinct inputs that are not in the table yet
+    ids: tuple[int | None, ...]  #: which pending points they answer
+
+
+def check_arms(arms: Any) -> None:
+    r"""Raise unless ``arms`` is a finite, floating ``A x d`` tensor."""
+    if not isinstance(arms, Tensor) or arms.dim() != 2 or 0 in arms.shape:
+        got = f"shape {tuple(arms.shape)}" if isinstance(arms, Tensor) else type(arms).__name__
+        raise BotorchTensorDimensionError(
+            f"arms must be an A x d tensor with at least one row and one column, got {got}."
+        )
+    if not arms.is_floating_point():
+        raise InputDataError(
+            f"arms must be floating point, got {arms.dtype}: convert with arms.double()."
+        )
+    check_finite("arms", arms)
+
+
+def read_points(
+    points: Suggestion | Tensor | Sequence,
+    arms: RowIndex,
+    added: Tensor,
+    pending: Mapping[int, Pending],
+) -> Points:
+    r"""Rows of the points of a tell.
+
+    Args:
+        points: A suggestion, ``q`` rows of the arms, or ``q x d`` inputs.
+        arms: The arms.
+        added: Inputs observed earlier that are no arms.
+        pending: Points asked and not told.
+    """
+    if isinstance(points, Suggestion):
+        return _read_suggestion(points, added, pending)
+    try:
+        values = torch.as_tensor(points, device=added.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputDataError(
+            "Points must be a Suggestion, a list of rows of the arms or a q x d tensor, got "
+            f"{type(points).__name__}: {error}"
+        ) from None
+    if values.is_floating_point():
+        rows, new = _read_inputs(values, arms, added)
+    else:
+        rows, new = _read_indices(values, arms), added[:0]
+    return Points(rows, new, _answers(rows.tolist(), pending))
+
+
+def _read_suggestion(points: Suggestion, added: Tensor, pending: Mapping[int, Pending]) -> Points:
+    unknown = [id_ for id_ in points.ids if id_ not in pending]
+    if unknown or len(set(points.ids)) < len(points.ids):
+        raise InputDataError(
+            f"Points {unknown or list(points.ids)} of the suggestion are not pending: each can be "
+            "told once, to the optimizer that suggested it. Tell further results of the same arms "
+            "by their indices."
+        )
+    rows = [pending[id_].row for id_ in points.ids]
+    return Points(torch.tensor(rows, dtype=torch.long, device=added.device), added[:0], points.ids)
+
+
+def _read_indices(values: Tensor, arms: RowIndex) -> Tensor:
+    if values.dtype == torch.bool or values.is_complex() or values.dim() > 1:
+        raise BotorchTensorDimensionError(
+            "Points must be a Suggestion, q integers (rows of the arms) or a q x d floating point "
+            f"tensor, got {values.dtype} of shape {tuple(values.shape)}."
+        )
+    values, num_arms = values.long().reshape(-1), len(arms.X)
+    if len(values) and not 0 <= int(values.min()) <= int(values.max()) < num_arms:
+        raise InputDataError(
+            f"Indices must lie in 0..{num_arms - 1}, the rows of the arms, got "
+            f"{int(values.min())}..{int(values.max())}: tell points that are no arms as X."
+        )
+    return arms.first[values]
+
+
+def _read_inputs(X: Tensor, arms: RowIndex, added: Tensor) -> tuple[Tensor, Tensor]:
+    d = arms.X.shape[-1]
+    if X.dim() != 2 or X.shape[-1] != d:
+        raise BotorchTensorDimensionError(
+            f"X must be q x {d}, as the arms, got shape {tuple(X.shape)}: indices must be "
+            "integers, and a single point needs a first dimension of one."
+        )
+    check_finite("X", X)
+    X = X.to(arms.X)
+    rows = arms.find(X)
+    if len(added):
+        earlier = RowIndex(added).find(X)
+        rows = torch.where((rows < 0) & (earlier >= 0), earlier + len(arms.X), rows)
+    unknown = torch.nonzero(rows < 0).squeeze(-1)
+    if len(unknown) == 0:
+        return rows, added[:0]
+    first = RowIndex(X[unknown]).first
+    new, group = first.unique(return_inverse=True)
+    rows[unknown] = group + len(arms.X) + len(added)
+    return rows, X[unknown[new]]
+
+
+def _answers(rows: list[int], pending: Mapping[int, Pending]) -> tuple[int | None, ...]:
+    r"""The pending point each row answers, the one asked first."""
+    waiting: dict[int, list[int]] = {row: [] for row in rows}
+    for id_, point in pending.items():
+        if point.row in waiting:
+            waiting[point.row].append(id_)
+    return tuple(waiting[row].pop(0) if waiting[row] else None for row in rows)
+
+
+def read_rewards(name: str, values: Any, q: int, device: torch.device) -> Tensor:
+    r"""``q`` finite float64 numbers from ``q``, ``q x 1`` or, for one point, a number."""
+    try:
+        values = torch.as_tensor(values, dtype=torch.float64, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputDataError(f"{name} must be {q} numbers, got {values!r:.80}: {error}") from None
+    if values.shape not in [(q,), (q, 1)] and not (q == 1 and values.dim() == 0):
+        raise BotorchTensorDimensionError(
+            f"{name} must have one number for each of the {q} points (shape {q} or {q} x 1), got "
+            f"shape {tuple(values.shape)}."
+        )
+    check_finite(name, values)
+    return values.detach().reshape(q)
+
+
+def read_variances(values: Any, q: int, device: torch.device) -> Tensor:
+    r"""``q`` positive noise variances."""
+    variances = read_rewards("Yvar", values, q, device)
+    check_variances("Yvar", variances)
+    if (variances == 0).any():
+        raise InputDataError(
+            "Yvar must be positive, got 0: use a small variance such as 1e-6 times that of the "
+            "rewards for observations without noise."
+        )
+    return variances

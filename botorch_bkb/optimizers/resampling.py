@@ -1,0 +1,103 @@
+r"""From scores to the next dictionary, with coins that are fresh or kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from botorch_bkb.dictionaries import RidgeLeverageSampling
+from botorch_bkb.dictionaries.leverage import highest, smallest_coins, warn_capped
+from botorch_bkb.optimizers.history import History
+
+#: The least oversampling when a dictionary is drawn without scores; 2 was seen to be unstable.
+FROM_SCRATCH = 4.0
+
+
+@dataclass
+class Resampling:
+    r"""Draws dictionaries among the rows of a history.
+
+    Args:
+        coupled: Keep the coins of earlier pulls.
+        max_size: The most points; the highest scores are kept, with one warning.
+    """
+
+    coupled: bool
+    max_size: int | None
+    warned: bool = False
+
+    def coins(
+        self, old: History, coins: Tensor, new: History, generator: torch.Generator
+    ) -> Tensor:
+        r"""The smallest coin of every row of ``new``; nothing unless coupled.
+
+        Args:
+            old: The history before some pulls.
+            coins: The coins of its rows.
+            new: The history after them.
+            generator: Source of randomness.
+        """
+        if not self.coupled:
+            return coins
+        place = torch.searchsorted(new.rows, old.rows)
+        pulls = new.counts.index_add(0, place, old.counts, alpha=-1)
+        kept = torch.ones_like(pulls).index_copy(0, place, coins)
+        return torch.minimum(kept, smallest_coins(pulls, generator))
+
+    def draw(
+        self,
+        scores: Tensor,
+        history: History,
+        coins: Tensor,
+        oversampling: float,
+        newest: int,
+        generator: torch.Generator,
+    ) -> Tensor:
+        r"""Rows of the next dictionary.
+
+        Args:
+            scores: Scores of single pulls of each row, under the model before the update.
+            history: What was observed.
+            coins: The coins kept so far.
+            oversampling: ``q̄``.
+            newest: The row to keep if none is drawn.
+            generator: Source of randomness.
+        """
+        if not self.coupled:
+            coins = smallest_coins(history.counts, generator)
+        newest = int(torch.searchsorted(history.rows, newest))
+        drawn = RidgeLeverageSampling(oversampling).drawn(scores, coins, newest)
+        return history.rows[self._capped(drawn, scores)]
+
+    def draw_from_scratch(
+        self,
+        X: Tensor,
+        kernel: Kernel,
+        noise: Tensor,
+        history: History,
+        oversampling: float,
+        generator: torch.Generator,
+    ) -> Tensor:
+        r"""The same where the old model's scores say little: many inputs at once, none asked for.
+
+        Args:
+            X: ``n x d`` inputs of the history, as the model sees them.
+            kernel: The covariance module.
+            noise: ``n`` noise variances of single pulls.
+            history: What was observed.
+            oversampling: ``q̄``.
+            generator: Source of randomness.
+        """
+        rule = RidgeLeverageSampling(max(oversampling, FROM_SCRATCH), self.max_size)
+        drawn = rule.select(X, kernel, noise, counts=history.counts, generator=generator)
+        return history.rows[drawn]
+
+    def _capped(self, drawn: Tensor, scores: Tensor) -> Tensor:
+        kept = highest(drawn, scores, self.max_size)
+        if len(kept) < len(drawn) and not self.warned:
+            warn_capped(len(drawn), len(kept), "max_dictionary")
+            self.warned = True
+        return kept.sort().values

@@ -1,0 +1,120 @@
+r"""From the state of a run to the width of its bounds, in posterior standard deviations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from botorch.exceptions.errors import InputDataError
+
+from botorch_bkb import confidence
+
+
+@dataclass(frozen=True)
+class Progress:
+    r"""What a width may depend on. All in the model's units (see :class:`ArmOptimizer`).
+
+    Attributes:
+        num_observations: ``t``.
+        num_arms: ``A``.
+        effective_dimension: ``sum_s tau_t(x_s)``.
+        log_sum: ``sum_s log(1 + tau_{fb[s-1]}(x_s))``, logged at selection.
+        log_sum_3: ``sum_s log(1 + 3 tau_{fb[s-1]}(x_s))``.
+        log_determinant: ``log det(K_t / lambda + I)``, for the exact posterior.
+        noise_var: ``lambda``.
+        noise_bound: ``xi``.
+        norm_bound: ``F``.
+        kernel_bound: ``kappa^2``.
+        delta: Failure probability.
+        batch_threshold: ``C~``; 1 where nothing is picked without feedback.
+    """
+
+    num_observations: int
+    num_arms: int
+    effective_dimension: float
+    log_sum: float
+    log_sum_3: float
+    log_determinant: float
+    noise_var: float
+    noise_bound: float
+    norm_bound: float
+    kernel_bound: float
+    delta: float
+    batch_threshold: float
+
+
+Width = Callable[[Progress], float]
+Theorem = Literal["bkb", "bbkb", "exact"]
+
+
+def _model(p: Progress) -> dict[str, float]:
+    return {
+        "noise_var": p.noise_var,
+        "noise_bound": p.noise_bound,
+        "norm_bound": p.norm_bound,
+        "delta": p.delta,
+    }
+
+
+def heuristic(p: Progress) -> float:
+    r"""Two standard deviations, whatever happens."""
+    return confidence.HEURISTIC
+
+
+def information(p: Progress) -> float:
+    r"""The theorems' shape without their constants."""
+    beta = confidence.information(p.log_sum, **_model(p), batch_threshold=p.batch_threshold)
+    return confidence.in_standard_deviations(beta, p.noise_var)
+
+
+def bkb(p: Progress) -> float:
+    r"""BKB, Theorem 2."""
+    t = max(1, p.num_observations)
+    beta = confidence.bkb(p.effective_dimension, t, **_model(p), kernel_bound=p.kernel_bound)
+    return confidence.in_standard_deviations(beta, p.noise_var)
+
+
+def bbkb(p: Progress) -> float:
+    r"""BBKB, Theorem 2, times ``C~``."""
+    beta = p.batch_threshold * confidence.bbkb(p.log_sum_3, **_model(p))
+    return confidence.in_standard_deviations(beta, p.noise_var)
+
+
+def exact(p: Progress) -> float:
+    r"""The self-normalised bound, times ``sqrt(C)`` where a batch goes without feedback."""
+    beta = math.sqrt(p.batch_threshold) * confidence.exact(p.log_determinant, **_model(p))
+    return confidence.in_standard_deviations(beta, p.noise_var)
+
+
+THEOREMS: dict[str, Width] = {"bkb": bkb, "bbkb": bbkb, "exact": exact}
+#: Widths that grow with ``F``, so that doubling it makes sense.
+DEPEND_ON_NORM = (information, bkb, bbkb, exact)
+
+
+def as_width(width: str | float | Width | None, *, fitted: bool, theorem: Theorem) -> Width:
+    r"""The width a user asked for, as a function of the state.
+
+    Args:
+        width: ``"heuristic"``, ``"information"``, ``"theory"``, a number of standard deviations,
+            a function of :class:`Progress`, or None: heuristic where hyperparameters are fitted
+            and information where they are given.
+        fitted: Whether hyperparameters are fitted.
+        theorem: Which theorem ``"theory"`` is.
+    """
+    if width is None:
+        return heuristic if fitted else information
+    if callable(width):
+        return width
+    if isinstance(width, str):
+        named = {"heuristic": heuristic, "information": information, "theory": THEOREMS[theorem]}
+        if width in named:
+            return named[width]
+    elif isinstance(width, (int, float)) and math.isfinite(width) and width >= 0:
+        value = float(width)
+        return lambda p: value
+    raise InputDataError(
+        'width must be "heuristic", "information", "theory", a number of posterior standard '
+        f"deviations that is not negative, or a function of the state, got {width!r}."
+    )

@@ -1,0 +1,59 @@
+r"""Which row of a table equals a given input, without comparing with all of them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+#: Odd 64-bit constants, one for each round of mixing.
+MIX = (-4658895280553007687, -7723592293110705685)
+
+
+class RowIndex:
+    r"""Finds equal rows by a 64-bit hash and a binary search.
+
+    Args:
+        X: ``A x d`` inputs; ``0.0`` and ``-0.0`` are equal.
+
+    Attributes:
+        first: ``A`` row numbers: the first row that equals each row.
+
+    Example:
+        >>> import torch
+        >>> X = torch.tensor([[0.0, 1.0], [2.0, 3.0], [0.0, 1.0]])
+        >>> index = RowIndex(X)
+        >>> index.first, index.find(torch.tensor([[2.0, 3.0], [9.0, 9.0]]))
+        (tensor([0, 1, 0]), tensor([ 1, -1]))
+    """
+
+    def __init__(self, X: Tensor) -> None:
+        self.X = X
+        self._sorted, self._order = hashes(X).sort(stable=True)
+        self.first = self.find(X)
+
+    def find(self, X: Tensor) -> Tensor:
+        r"""The first equal row for each row of ``X``, or -1."""
+        place = torch.searchsorted(self._sorted, hashes(X)).clamp_max(len(self._sorted) - 1)
+        rows = self._order[place]
+        # Rows of equal hash that differ count as not found: then equal inputs merely have two
+        # entries, which is harmless, and as rare as one in 2^64 for each pair.
+        return torch.where((self.X[rows] == X).all(-1), rows, -1)
+
+    @property
+    def checksum(self) -> int:
+        r"""A number that tells tables apart."""
+        places = torch.arange(len(self.X), device=self.X.device)
+        return int(((hashes(self.X) ^ places) * MIX[1]).sum())
+
+
+def hashes(X: Tensor) -> Tensor:
+    r"""``A`` 64-bit integers; equal rows have equal ones."""
+    bits = (X + 0.0).contiguous()
+    bits = bits.view(torch.int64) if X.dtype == torch.float64 else bits.float().view(torch.int32)
+    bits = bits.long() + torch.arange(X.shape[-1], device=X.device)
+    for constant in MIX:
+        bits = (bits ^ (bits >> 29)) * constant
+    total = torch.zeros_like(bits[:, 0])
+    for column in bits.mT:  # the order of columns matters
+        total = (total ^ (total >> 32)) * MIX[0] + column
+    return total
