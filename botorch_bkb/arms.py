@@ -14,24 +14,40 @@ Reference:
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bkb.belief import chunks, dictionary_root, kernel_diagonal, kernel_matrix
-from botorch_bkb.linalg import Appended, SlidingFactor, solve_rows
+from botorch_bkb.linalg import Extension, Observed, SlidingFactor, solve_rows
 
 #: Changes of the dictionary after which the table is rebuilt against the drift of rounding errors.
 CHANGES_BEFORE_REBUILD = 64
 #: Room for points that join before the next rebuild, as a share of the dictionary.
 SPARE = 0.5
 #: Rows that go through a change at a time.
-CHUNK = 4096
+CHUNK = 2048
 
 
 def squares(rows: Tensor) -> Tensor:
     r"""``|row|^2`` of each row."""
     return rows.square().sum(-1)
+
+
+class Thin(NamedTuple):
+    r"""Columns whose products with the coordinates are squared and added up."""
+
+    columns: Tensor  #: ``slots x k``
+    residual: int = 0  #: sign with which they go into ``residual``
+    quad: int = 0  #: sign with which they go into ``quad``
+
+    @property
+    def signs(self) -> Tensor:
+        r"""``2 x k``, for residual and quad."""
+        signs = self.columns.new_tensor([[self.residual], [self.quad]])
+        return signs.expand(2, self.columns.shape[-1])
 
 
 class ArmTable:
@@ -50,7 +66,6 @@ class ArmTable:
             arms anew, by chunks, in ``O(A m^2)`` time and ``O(A)`` memory.
 
     Attributes:
-        dictionary: Rows of ``X`` that form the dictionary.
         rebuilt: Whether the last change of the dictionary was a rebuild.
 
     Example:
@@ -65,12 +80,12 @@ class ArmTable:
         4
     """
 
-    dictionary: Tensor
     _Z: Tensor | None  # coordinates, A x capacity, of which ``slots`` columns are in use
     _residual: Tensor
     _quad: Tensor
     _mean: Tensor
     _factor: SlidingFactor
+    _spanned: Tensor  # rows that were in the dictionary since the last rebuild
     _waiting: list[Tensor]  # what was observed and not yet taken off ``quad``
     _read: tuple[Tensor, Tensor] | None  # mean and variance, computed for a reader
     _changes: int  # of the dictionary since the last rebuild
@@ -152,8 +167,7 @@ class ArmTable:
         if self._Z is not None:
             return self._Z[rows, : self._factor.slots]
         X = self.X[rows]
-        prior = kernel_matrix(self.kernel, X.view(-1, X.shape[-1]), self.X[self.dictionary])
-        return solve_rows(self._factor.L, prior).to(X).view(*X.shape[:-1], -1)
+        return self._embed(X.view(-1, X.shape[-1])).to(X).view(*X.shape[:-1], -1)
 
     @property
     def inverse_information(self) -> Tensor:
@@ -166,6 +180,11 @@ class ArmTable:
         ``z(x)'theta`` has covariance ``z(x)'Q z(x')``: exactly what the dictionary explains.
         """
         return self._factor.draw(n, generator)
+
+    @property
+    def dictionary(self) -> Tensor:
+        r"""Rows of ``X`` that form the dictionary."""
+        return self._spanned[self._factor.active]
 
     @property
     def pulled(self) -> Tensor:
@@ -199,7 +218,7 @@ class ArmTable:
         self._waiting.append(self._factor.observe(U, self.noise_var / pulls, sums / pulls))
         self._read = None
         if sum(thin.shape[-1] for thin in self._waiting) > self._factor.slots:
-            self._sweep()
+            self._sweep(self._waiting_changes())
 
     @torch.no_grad()
     def set_dictionary(self, dictionary: Tensor) -> None:
@@ -208,28 +227,29 @@ class ArmTable:
         Args:
             dictionary: Rows of ``X``, without repetition.
         """
-        leaving, joining = self._exchanged(dictionary)
         if self.rebuild_is_better(dictionary):
             self._rebuild(dictionary)
             return
-        gone, appended = None, None
+        leaving, joining = self._exchanged(dictionary)
+        changes = self._waiting_changes()
+        extension = None
         if len(leaving):
-            self.dictionary = self.dictionary[torch.isin(self.dictionary, dictionary)]
-            gone, thin = self._factor.drop(leaving)
-            self._waiting.append(thin)
+            D, thin = self._factor.drop(leaving)
+            changes += [Thin(D, residual=1), Thin(thin, quad=-1)]
         if len(joining):
-            appended = self._append(joining)
-            self.dictionary = torch.cat([self.dictionary, joining])
-        self._sweep(gone, joining, appended)
+            positions, extension, observed = self._former(joining)
+            D, thin = self._factor.bring_back(positions, observed)
+            changes += [Thin(D, residual=-1), Thin(thin, quad=1)]
+        self._sweep(changes, extension)
         self._read, self._settled, self.rebuilt = None, None, False
         self._changes += 1
 
     @torch.no_grad()
     def extend(self, X: Tensor) -> None:
         r"""Add ``h x d`` rows at the end."""
-        prior, points = kernel_diagonal(self.kernel, X), self.X[self.dictionary]
-        z = self._factor.coordinates(kernel_matrix(self.kernel, X, points))
-        residual, quad = prior - squares(z), squares_in(self._factor.Q, z)
+        prior, z = kernel_diagonal(self.kernel, X), self._embed(X)
+        residual = prior - squares(z) + squares(z @ self._factor.N)
+        quad = squares_in(self._factor.Q, z)
         more = {"_prior": prior, "_residual": residual, "_quad": quad}
         more["_mean"] = z @ self._factor.coefficients
         more["counts"] = more["sums"] = torch.zeros_like(prior)
@@ -259,57 +279,74 @@ class ArmTable:
         # A rebuild is two triangular solves; each point that changes takes two columns.
         waiting = sum(thin.shape[-1] for thin in self._waiting)
         thin = (waiting + 2 * leaving + 2 * joining) * slots
-        return slots + joining > self._Z.shape[-1] or thin > len(dictionary) ** 2
+        new = int((~torch.isin(dictionary, self._spanned)).sum())
+        return slots + new > self._Z.shape[-1] or thin > len(dictionary) ** 2
 
-    def _append(self, joining: Tensor) -> Appended:
-        points, pulled = self.X[joining], self.pulled
+    def _former(self, joining: Tensor) -> tuple[Tensor, Extension | None, Observed]:
+        r"""Make all of ``joining`` former points; returns their positions among these."""
+        observed = self._observed()
+        known = (self._spanned == joining.unsqueeze(-1)).any(-1)
+        if known.any() and not self._factor.can_return(self._positions(joining[known])):
+            known = torch.zeros_like(known)  # all join as new points, with jitter
+        new, extension = joining[~known], None
+        if len(new):
+            points, rows = self.X[new], self.X[self.pulled]
+            extension, more = self._factor.extend(
+                kernel_matrix(self.kernel, points),
+                self.coordinates(new).double(),
+                kernel_matrix(self.kernel, rows, points),
+                observed,
+                self.X.dtype,
+            )
+            observed = observed._replace(Z=torch.cat([observed.Z, more], -1))
+            self._spanned = torch.cat([self._spanned, new])
+        return self._positions(joining), extension, observed
+
+    def _positions(self, rows: Tensor) -> Tensor:
+        r"""Where these rows are among the former points; of equal ones the last."""
+        return (self._spanned == rows.unsqueeze(-1)).long().cumsum(-1).argmax(-1)
+
+    def _observed(self) -> Observed:
+        pulled = self.pulled
         counts = self.counts[pulled]
-        return self._factor.append(
-            kernel_matrix(self.kernel, points),
-            self.coordinates(joining).double(),
-            self.coordinates(pulled).double(),
-            kernel_matrix(self.kernel, self.X[pulled], points),
-            self.noise_var / counts,
-            self.sums[pulled] / counts,
-            self.X.dtype,
-        )
+        Z = self.coordinates(pulled).double()
+        return Observed(Z, self.noise_var / counts, self.sums[pulled] / counts)
 
     # ------------------------------------------------------------------ one pass over the rows
 
-    def _sweep(
-        self,
-        gone: Tensor | None = None,
-        joining: Tensor | None = None,
-        appended: Appended | None = None,
-    ) -> None:
+    def _waiting_changes(self) -> list[Thin]:
+        return [Thin(thin, quad=-1) for thin in self._waiting]
+
+    def _sweep(self, changes: list[Thin], extension: Extension | None = None) -> None:
         r"""Bring every row up to date with all changes, in one product with the coordinates."""
+        self._waiting = []
         if self._Z is None:
             self._embed_all()
             return
         coef, slots = self._factor.coefficients, self._factor.slots
-        old = slots if joining is None else slots - len(joining)
-        none = coef.new_empty(old, 0)
-        parts = [torch.cat([none, *self._waiting], -1), none if gone is None else gone]
-        parts += [none, none] if appended is None else [appended.known, appended.explained]
-        parts.append(coef[:old].unsqueeze(-1))
-        widths = [part.shape[-1] for part in parts]
-        thin = torch.cat(parts, -1).to(self._Z)
+        old = slots if extension is None else slots - len(extension.tail)
+        # Columns that are squared and added up with signs, and one for the mean.
+        signs = torch.cat([coef.new_empty(2, 0), *(change.signs for change in changes)], -1).mT
+        parts = [_padded(change.columns, slots) for change in changes] + [coef.unsqueeze(-1)]
+        thin = torch.cat(parts, -1)
+        first = thin[:old]
+        if extension is not None:
+            first = torch.cat([first, extension.known], -1)
+            points = self.X[self._spanned[-len(extension.tail) :]]
+        first = first.to(self._Z)
         for block in chunks(len(self.X), CHUNK):
-            product = (self._Z[block, :old] @ thin).double()
-            observed, lost, seen, explained, mean = product.split(widths, -1)
-            mean = mean.squeeze(-1)
-            residual, quad = self._residual[block], self._quad[block]
-            quad -= squares(observed)
-            residual += squares(lost)
-            if appended is not None:
-                prior = kernel_matrix(self.kernel, self.X[block], self.X[joining])
-                new = solve_rows(appended.tail, prior - seen)
-                residual -= squares(new)
-                quad += squares(solve_rows(appended.schur, new - explained))
+            product = (self._Z[block, :old] @ first).double()
+            if extension is not None:
+                seen = product[:, thin.shape[-1] :]
+                new = solve_rows(
+                    extension.tail, kernel_matrix(self.kernel, self.X[block], points) - seen
+                )
                 self._Z[block, old:slots] = new.to(self._Z)
-                mean = mean + new @ coef[old:]
-            self._mean[block] = mean
-        self._waiting = []
+                product = torch.addmm(product[:, : thin.shape[-1]], new, thin[old:])
+            self._mean[block] = product[:, -1]
+            change = product[:, :-1].square_() @ signs
+            self._residual[block] += change[:, 0]
+            self._quad[block] += change[:, 1]
 
     def _moments(self) -> tuple[Tensor, Tensor]:
         return self._mean, self._residual.clamp_min(0) + self._quad.clamp_min(0)
@@ -319,7 +356,7 @@ class ArmTable:
         stored = self._residual, self._quad, self._mean, self._waiting
         self._residual, self._quad, self._mean = (t.clone() for t in stored[:3])
         try:
-            self._sweep()
+            self._sweep(self._waiting_changes())
             return self._moments()
         finally:
             self._residual, self._quad, self._mean, self._waiting = stored
@@ -333,14 +370,18 @@ class ArmTable:
         L = dictionary_root(self.kernel, points)
         Z = solve_rows(L, kernel_matrix(self.kernel, self.X[pulled], points))
         counts = self.counts[pulled]
-        self._factor, root = SlidingFactor.build(
-            L, Z, self.noise_var / counts, self.sums[pulled] / counts
-        )
-        self.dictionary, m = dictionary, len(dictionary)
+        observed = Observed(Z, self.noise_var / counts, self.sums[pulled] / counts)
+        self._factor, root = SlidingFactor.build(L, observed)
+        self._spanned, m = dictionary, len(dictionary)
         self._Z = self.X.new_empty(len(self.X), m + int(SPARE * m) + 16) if self.keep else None
         self._embed_all(root)
         self._read, self._settled, self.rebuilt = None, None, True
         self._changes = 0
+
+    def _embed(self, X: Tensor) -> Tensor:
+        r"""Coordinates of ``h x d`` inputs, float64."""
+        points = self.X[self._spanned]
+        return solve_rows(self._factor.points, kernel_matrix(self.kernel, X, points))
 
     def _embed_all(self, root: Tensor | None = None) -> None:
         r"""``root`` is the lower factor of the information, if it is at hand."""
@@ -348,9 +389,9 @@ class ArmTable:
             root = torch.linalg.cholesky(torch.linalg.inv(self._factor.Q))
         self._residual, self._quad = self._prior.clone(), torch.empty_like(self._prior)
         self._mean = torch.empty_like(self._prior)
-        points, coef = self.X[self.dictionary], self._factor.coefficients
+        coef = self._factor.coefficients
         for block in chunks(len(self.X), CHUNK):
-            Z = solve_rows(self._factor.L, kernel_matrix(self.kernel, self.X[block], points))
+            Z = self._embed(self.X[block])
             self._residual[block] -= squares(Z)
             self._quad[block] = squares(solve_rows(root, Z))
             self._mean[block] = Z @ coef
@@ -362,3 +403,9 @@ class ArmTable:
 def squares_in(Q: Tensor, z: Tensor) -> Tensor:
     r"""``z'Qz`` of each row, not negative."""
     return ((z @ Q) * z).sum(-1).clamp_min(0)
+
+
+def _padded(matrix: Tensor, rows: int) -> Tensor:
+    r"""Zero rows below, ``rows`` in all."""
+    more = rows - len(matrix)
+    return torch.nn.functional.pad(matrix, (0, 0, 0, more)) if more else matrix

@@ -37,15 +37,16 @@ from botorch_bkb.linalg.cholesky import (
 )
 from botorch_bkb.linalg.conditional import Conditional, cat_rows
 from botorch_bkb.linalg.factor import DTCFactor, Embedding, gram, information, log_evidence
-from botorch_bkb.linalg.sliding import Appended, SlidingFactor
+from botorch_bkb.linalg.sliding import Extension, Observed, SlidingFactor
 from botorch_bkb.linalg.tree import map_tensors
 
 __all__ = [
-    "Appended",
     "Conditional",
     "DTCFactor",
     "Embedding",
+    "Extension",
     "KernelNotPSDError",
+    "Observed",
     "SlidingFactor",
     "cat_rows",
     "extend_cholesky",

@@ -1,26 +1,33 @@
-r"""The ``m x m`` side of a DTC posterior whose dictionary slides: observe, drop, append.
+r"""The ``m x m`` side of a DTC posterior whose dictionary slides: points leave, return and join.
 
-Rows ``z`` of coordinates are kept by the caller, who has one product with a thin matrix to do
-for each change; this is where the thin matrices come from. With ``Q`` the inverse of the
-information ``I + Z_u' W Z_u`` on the span of the dictionary (``W`` are counts over noise)
+The coordinates ``z(x)`` of a row belong to an orthonormal system that spans every point that is
+*or was* in the dictionary; ``N`` is an orthonormal basis of what only former points span. So with
+``Q`` the inverse of the information ``I + Z_u' W Z_u`` on the span of the dictionary (``W`` are
+counts over noise), which makes ``QN = 0``,
 
 .. code-block:: text
 
-    residual(x) = k(x,x) - |z(x)|^2,   quad(x) = z(x)'Q z(x),   var = residual + quad
-    mean(x) = z(x)'Q r,                r = Z_u' W y_u
+    residual(x) = k(x,x) - |z(x)|^2 + |N'z(x)|^2,   quad(x) = z(x)'Q z(x),   var = residual + quad
+    mean(x) = z(x)'Q r,                             r = Z_u' W y_u
 
-    observe U      T = Q U' C^{-T},   CC' = W_U^{-1} + U Q U'
-                   quad' = quad - |T'z|^2,   Q' = Q - TT'
-    drop           N = orthonormal basis of what only the leaving points span
-                   T = Q N C^{-T},    CC' = N'Q N
-                   residual' = residual + |N'z|^2,   quad' = quad - |T'z|^2,   Q' = Q - TT'
-    append s       zeta = C^{-1} (k_s - p z),   CC' = K_ss - pp',   z' = (z, zeta)
-                   residual' = residual - |zeta|^2
-                   quad' = quad + |S^{-1/2} (zeta - B'z)|^2,   B = Q Z_u' W zeta_u
+Nothing is rotated when points leave, and they return without a kernel being evaluated. Each change
+is a thin product with the coordinates, kept by the caller; here the thin matrices are found, in
+``O(m^2)`` for each point that changes:
 
-``S`` is the Schur complement of the new block of the information. Nothing is rotated when points
-leave: their directions linger in the coordinates, where ``QN = 0`` makes them count for nothing.
-Everything costs ``O(m^2)`` for each point that changes.
+.. code-block:: text
+
+    observe U   T = Q U' C^{-T},     CC' = W_U^{-1} + U Q U'
+                quad' = quad - |T'z|^2,                                   Q' = Q - TT'
+    drop        D = basis of what only the leaving points span
+                T = Q D C^{-T},      CC' = D'Q D
+                residual' = residual + |D'z|^2,  quad' = quad - |T'z|^2,  Q' = Q - TT'
+    bring back  D = basis of what the points span beyond the dictionary
+                T = (B - D) C^{-T},  CC' = I + D'Z_u' W Z_u D - B'Q^+ B,  B = Q Z_u' W Z_u D
+                residual' = residual - |D'z|^2,  quad' = quad + |T'z|^2,  Q' = Q + TT'
+    extend s    z' = (z, zeta),      zeta = C^{-1} (k_s - Z_s z),         CC' = K_ss - Z_s Z_s'
+
+A point that was never in the dictionary is a former one as soon as the system is extended by it,
+and is then brought back.
 """
 
 from __future__ import annotations
@@ -35,14 +42,23 @@ from torch import Tensor
 from botorch_bkb.linalg.cholesky import safe_cholesky, solve_rows
 from botorch_bkb.linalg.factor import gram
 
+#: A point this close to the span of the dictionary, relative to its norm, counts as inside.
+NEARLY_DEPENDENT = 1e-6
 
-class Appended(NamedTuple):
-    r"""Points that join, as rows of coordinates see them."""
 
-    known: Tensor  #: ``slots x k``: coordinates ``p'`` of the new points
-    explained: Tensor  #: ``slots x k``: ``B``
+class Observed(NamedTuple):
+    r"""The observed rows: ``n`` distinct ones."""
+
+    Z: Tensor  #: ``n x slots`` coordinates
+    noise: Tensor  #: ``n`` noise variances of their mean rewards
+    rewards: Tensor  #: ``n`` mean rewards
+
+
+class Extension(NamedTuple):
+    r"""New coordinates, as the rows see them: ``zeta = tail^{-1} (k_s - known' z)``."""
+
+    known: Tensor  #: ``slots x k``: coordinates of the new points
     tail: Tensor  #: ``k x k``: ``C``
-    schur: Tensor  #: ``k x k``: the factor of ``S``
 
 
 @dataclass
@@ -50,15 +66,18 @@ class SlidingFactor:
     r"""A dictionary's coordinates and the information it carries; changed in place.
 
     Attributes:
-        L: ``m x slots``, coordinates of the dictionary, orthogonal to ``N``.
-        M: ``slots x m``, the inverse: ``L M = I``.
-        N: ``slots x lingering``, orthonormal: the directions of points that left.
-        Q: ``slots x slots``, the inverse information, ``QN = 0``.
+        points: ``slots x slots``, lower triangular, one row for each point that is or was in the
+            dictionary: ``k(x, point) = row z(x)``.
+        active: ``m`` positions among them: the dictionary, whose rows ``L`` have ``LN = 0``.
+        M: ``slots x m``, the inverse: ``L M = I``, ``N'M = 0``.
+        N: ``slots x (slots - m)``, orthonormal: what only former points span.
+        Q: ``slots x slots``, the inverse information.
         rhs: ``slots``: ``r``.
         log_determinant: ``log det`` of the information.
     """
 
-    L: Tensor
+    points: Tensor
+    active: Tensor
     M: Tensor
     N: Tensor
     Q: Tensor
@@ -66,17 +85,25 @@ class SlidingFactor:
     log_determinant: float
 
     @classmethod
-    def build(cls, L: Tensor, Z: Tensor, noise: Tensor, rewards: Tensor):
-        r"""From the factor of ``K_SS``, and the observed rows with their noise and rewards.
+    def build(cls, L: Tensor, observed: Observed) -> tuple[SlidingFactor, Tensor]:
+        r"""From the factor of ``K_SS`` and what was observed.
 
         Returns:
             The sliding factor, and the lower factor of the information.
         """
+        Z, noise, rewards = observed
         eye = torch.eye(len(L), dtype=L.dtype, device=L.device)
         root = psd_safe_cholesky(gram(Z, noise) + eye)
-        M = torch.linalg.solve_triangular(L, eye, upper=False)
-        Q = torch.cholesky_inverse(root)
-        return cls(L, M, eye[:, :0], Q, Z.mT @ (rewards / noise), _log_det(root)), root
+        factor = cls(
+            points=L,
+            active=torch.arange(len(L), device=L.device),
+            M=torch.linalg.solve_triangular(L, eye, upper=False),
+            N=eye[:, :0],
+            Q=torch.cholesky_inverse(root),
+            rhs=Z.mT @ (rewards / noise),
+            log_determinant=_log_det(root),
+        )
+        return factor, root
 
     @property
     def slots(self) -> int:
@@ -84,14 +111,14 @@ class SlidingFactor:
         return len(self.Q)
 
     @property
+    def L(self) -> Tensor:
+        r"""``m x slots``, the dictionary."""
+        return self.points[self.active]
+
+    @property
     def coefficients(self) -> Tensor:
         r"""``Q r``: the mean is ``z(x)'Q r``."""
         return self.Q @ self.rhs
-
-    def coordinates(self, prior: Tensor) -> Tensor:
-        r"""``z`` of rows from their kernel with the dictionary, ``h x m -> h x slots``."""
-        z = prior @ self.M.mT
-        return z + (prior - z @ self.L.mT) @ self.M.mT  # refined, whatever the condition of L
 
     def observe(self, U: Tensor, noise: Tensor, rewards: Tensor) -> Tensor:
         r"""``b`` rows are observed, with noise variances; returns ``T``."""
@@ -99,67 +126,99 @@ class SlidingFactor:
         Y = self.Q @ U.mT
         C = psd_safe_cholesky(torch.diag(noise) + U @ Y)
         self.log_determinant += _log_det(C) - float(noise.log().sum())
-        return self._subtract(solve_rows(C, Y))
+        thin = solve_rows(C, Y)
+        self.Q = torch.addmm(self.Q, thin, thin.mT, alpha=-1)
+        return thin
 
     def drop(self, leaving: Tensor) -> tuple[Tensor, Tensor]:
-        r"""Points at positions ``leaving`` go, ``keeping`` is the rest; returns ``N`` and ``T``."""
-        stays = torch.ones(len(self.L), dtype=torch.bool, device=leaving.device)
+        r"""Dictionary points at positions ``leaving`` go; returns ``D`` and ``T``."""
+        L = self.L
+        stays = torch.ones(len(L), dtype=torch.bool, device=leaving.device)
         stays[leaving] = False
-        # L v is zero at the staying points exactly for v in the span of these columns of M.
-        unit = self.M.new_zeros(len(self.L), len(leaving))
+        # L v is zero at the staying points exactly for v in the span of these columns of M. One
+        # step of refinement keeps them accurate whatever the condition of L.
+        unit = self.M.new_zeros(len(L), len(leaving))
         unit[leaving, torch.arange(len(leaving), device=leaving.device)] = 1
         own = self.M[:, leaving]
-        own = own + self.M @ (unit - self.L @ own)
+        own = own + self.M @ (unit - L @ own)
         own = own - self.N @ (self.N.mT @ own)
-        N = torch.linalg.qr(own / torch.linalg.vector_norm(own, dim=0)).Q
-        Y = self.Q @ N
-        C = psd_safe_cholesky(N.mT @ Y)
+        D = torch.linalg.qr(own / torch.linalg.vector_norm(own, dim=0)).Q
+        Y = self.Q @ D
+        C = psd_safe_cholesky(D.mT @ Y)
         self.log_determinant += _log_det(C)
-        self.L, M = self.L[stays], self.M[:, stays]
-        self.M = M - N @ (N.mT @ M)
-        self.N = torch.cat([self.N, N], -1)
-        return N, self._subtract(solve_rows(C, Y))
+        self.active, M = self.active[stays], self.M[:, stays]
+        self.M = M - D @ (D.mT @ M)
+        self.N = torch.cat([self.N, D], -1)
+        thin = solve_rows(C, Y)
+        self.Q = torch.addmm(self.Q, thin, thin.mT, alpha=-1)
+        return D, thin
 
-    def append(
-        self,
-        own: Tensor,
-        z: Tensor,
-        Z: Tensor,
-        cross: Tensor,
-        noise: Tensor,
-        rewards: Tensor,
-        precision: torch.dtype,
-    ) -> Appended:
-        r"""``k`` points join, each with a new slot.
+    def can_return(self, positions: Tensor) -> bool:
+        r"""Whether these of the ``points`` are well outside of the span of the dictionary."""
+        points = self.points[positions]
+        if len(positions) > self.N.shape[-1]:
+            return False
+        beyond = torch.linalg.qr(self.N.mT @ points.mT).R.diagonal().abs()
+        return bool((beyond > NEARLY_DEPENDENT * points.norm(dim=-1)).all())
+
+    def bring_back(self, positions: Tensor, observed: Observed) -> tuple[Tensor, Tensor]:
+        r"""Former points return to the dictionary.
+
+        Args:
+            positions: ``k`` positions among ``points``.
+            observed: The observed rows.
+
+        Returns:
+            ``D`` and ``T``.
+        """
+        k, points = len(positions), self.points[positions]
+        # Reflect N so that its first columns span what the points have there, and the rest is
+        # what remains: points = p + R'D'.
+        packed, tau = torch.geqrf(self.N.mT @ points.mT)
+        reflected = torch.ormqr(packed, tau, self.N, left=False)
+        D, self.N = reflected[:, :k], reflected[:, k:].contiguous()
+        p = points - (points @ D) @ D.mT
+        corner = packed[:k].triu().mT
+        inverse = torch.linalg.solve_triangular(corner, D, upper=False, left=False)
+        self.M = torch.cat([self.M - inverse @ (p @ self.M), inverse], -1)
+        self.active = torch.cat([self.active, positions])
+        new = observed.Z @ D
+        weighted = new / observed.noise.unsqueeze(-1)
+        border = observed.Z.mT @ weighted
+        explained = self.Q @ border
+        eye = torch.eye(k, dtype=new.dtype, device=new.device)
+        schur = psd_safe_cholesky(new.mT @ weighted + eye - border.mT @ explained)
+        self.log_determinant += _log_det(schur)
+        thin = solve_rows(schur, explained - D)
+        self.Q = torch.addmm(self.Q, thin, thin.mT)
+        return D, thin
+
+    def extend(
+        self, own: Tensor, z: Tensor, cross: Tensor, observed: Observed, precision: torch.dtype
+    ) -> tuple[Extension, Tensor]:
+        r"""``k`` more points, as if they had been in the dictionary before.
 
         Args:
             own: ``k x k`` kernel of the new points.
             z: ``k x slots`` coordinates of the new points.
-            Z: ``n x slots`` coordinates of all observed rows.
-            cross: ``n x k`` kernel of these with the new points.
-            noise: ``n`` noise variances of their mean rewards.
-            rewards: ``n`` mean rewards.
+            cross: ``n x k`` kernel of the observed rows with the new points.
+            observed: The observed rows.
             precision: The dtype the kernel was computed in.
+
+        Returns:
+            The extension, and the new coordinates of the observed rows, ``n x k``.
         """
         k = len(own)
-        p = z - (z @ self.N) @ self.N.mT
-        tail = safe_cholesky(own - p @ p.mT, precision=precision, prior=own)
-        new = solve_rows(tail, cross - Z @ p.mT)
-        weighted = new / noise.unsqueeze(-1)
-        border = Z.mT @ weighted
-        explained = self.Q @ border
+        tail = safe_cholesky(own - z @ z.mT, precision=precision, prior=own)
+        new = solve_rows(tail, cross - observed.Z @ z.mT)
         eye = torch.eye(k, dtype=own.dtype, device=own.device)
-        schur = psd_safe_cholesky(new.mT @ weighted + eye - border.mT @ explained)
-        self.log_determinant += _log_det(schur)
-        half = solve_rows(schur, torch.cat([explained, -eye]))
         pad = torch.nn.functional.pad
-        self.Q = torch.addmm(pad(self.Q, (0, k, 0, k)), half, half.mT)
-        self.rhs = torch.cat([self.rhs, new.mT @ (rewards / noise)])
-        below = torch.linalg.solve_triangular(tail, torch.cat([-p @ self.M, eye], -1), upper=False)
-        self.L = torch.cat([pad(self.L, (0, k)), torch.cat([p, tail], -1)])
-        self.M = torch.cat([pad(self.M, (0, k)), below])
-        self.N = pad(self.N, (0, 0, 0, k))
-        return Appended(p.mT, explained, tail, schur)
+        self.points = torch.cat([pad(self.points, (0, k)), torch.cat([z, tail], -1)])
+        self.M = pad(self.M, (0, 0, 0, k))
+        self.N = torch.block_diag(self.N, eye)
+        self.Q = pad(self.Q, (0, k, 0, k))
+        self.rhs = torch.cat([self.rhs, new.mT @ (observed.rewards / observed.noise)])
+        return Extension(z.mT, tail), new
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
         r"""``n`` draws of ``theta ~ N(0, Q)``, ``slots x n``."""
@@ -168,10 +227,6 @@ class SlidingFactor:
         noise = torch.randn(shape, generator=generator, dtype=root.dtype, device=generator.device)
         theta = root @ noise.to(root.device)
         return theta - self.N @ (self.N.mT @ theta)
-
-    def _subtract(self, thin: Tensor) -> Tensor:
-        self.Q = torch.addmm(self.Q, thin, thin.mT, alpha=-1)
-        return thin
 
 
 def _log_det(root: Tensor) -> float:
