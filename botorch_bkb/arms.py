@@ -28,7 +28,7 @@ CHANGES_BEFORE_REBUILD = 64
 #: Room for points that join before the next rebuild, as a share of the dictionary.
 SPARE = 0.5
 #: Rows that go through a change at a time.
-CHUNK = 2048
+CHUNK = 8192
 
 
 def squares(rows: Tensor) -> Tensor:

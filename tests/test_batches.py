@@ -21,7 +21,7 @@ def whole_batch(table, width, threshold) -> LazyBatch:
 
 
 #: Sizes at which a small problem goes through elections and folds.
-SMALL = {"POOL": 3, "REFRESH": 2, "FOLD": 2}
+SMALL = {"POOL": 3, "SINGLES": 1, "REFRESH": 2, "FOLD": 2}
 
 
 @given(

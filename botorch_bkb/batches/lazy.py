@@ -19,22 +19,37 @@ Reference:
 
 from __future__ import annotations
 
+import heapq
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from botorch_bkb.arms import ArmTable, squares_in
+from botorch_bkb.arms import ArmTable, squares, squares_in
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.rules import BatchRule
 
-#: Arms that stand for election; the others are looked at when the best of these falls below them.
-POOL = 512
-#: Stale arms brought up to date at a time.
+#: Arms that stand for election at first; four times as many when the best of them falls below the
+#: rest, whose bounds are those of the beginning of the batch.
+POOL = 64
+#: Stale arms brought up to date one by one for a pick, before they are taken many at a time.
+SINGLES = 4
+#: How many at a time.
 REFRESH = 16
 #: Picks folded into ``Q`` at a time.
 FOLD = 64
+
+
+@dataclass
+class Arm:
+    r"""What is known of an arm of the pool."""
+
+    mean: float
+    var: float
+    seen: int  #: how many picks that takes account of
 
 
 class LazyBatch(Batch):
@@ -52,7 +67,7 @@ class LazyBatch(Batch):
     Example:
         >>> import torch
         >>> from gpytorch.kernels import RBFKernel
-        >>> from botorch_bkb.arms import ArmTable, squares_in
+        >>> from botorch_bkb.arms import ArmTable, squares, squares_in
         >>> from botorch_bkb.batches import LazyBatch, SumRule
         >>> X = torch.linspace(0, 4, 9, dtype=torch.float64).unsqueeze(-1)
         >>> table = ArmTable(X, RBFKernel().double(), 0.5, torch.tensor([0]))
@@ -64,107 +79,124 @@ class LazyBatch(Batch):
         2
     """
 
-    # The pool: rows in order, and of each what the arrays over all arms had at the election.
-    _pool: Tensor
-    _pool_mean: Tensor
-    _pool_var: Tensor
-    _pool_upper: Tensor
-    _pool_seen: Tensor
-
     @torch.no_grad()
     def __init__(self, table: ArmTable, rule: BatchRule, width: float, **kwargs: Any) -> None:
         super().__init__(table, rule, **kwargs)
         self.width, self.refreshed = width, 0
         mean, var = table.moments()
-        # One entry an arm: what is known of it, and how many picks that takes account of.
-        self._mean, self._var = mean[: self.num_arms], var[: self.num_arms].clone()
+        self._mean, self._var = mean[: self.num_arms], var[: self.num_arms]
         self._upper = self._mean + width * self._var.sqrt()
-        self._seen = torch.zeros(self.num_arms, dtype=torch.long, device=mean.device)
         self._Q = table.inverse_information
         self._G = torch.zeros(FOLD, len(self._Q), dtype=torch.float64, device=mean.device)
         self._picked = self._folded = 0
-        self._directions: dict[int, tuple[Tensor, Tensor]] = {}
+        self._coordinates: dict[int, Tensor] = {}
+        self._directions: dict[int, Tensor] = {}  # Q z of the arms picked since the last fold
+        self._pool: dict[int, Arm] = {}
+        self._heap: list[tuple[float, int]] = []
         for row in kwargs.get("stragglers", ()):
             self._hallucinate(row)
-        self._elect()
+        self._first = int(self._upper.argmax())
+        self._elect(POOL)
 
     def _choose(self) -> int:
+        singles = 0
         while True:
-            i = int(self._pool_upper.argmax())
-            if float(self._pool_upper[i]) <= self._outside:
-                i = self._elect()
-            if int(self._pool_seen[i]) == self._picked:
+            negative, row = self._heap[0]
+            arm = self._pool[row]
+            # Among equal bounds the first row wins, and it may be outside, but for the very first.
+            if -negative <= self._outside and (row != self._first or arm.seen):
+                self._elect(4 * len(self._pool))
+                continue
+            if arm.seen == self._picked:
                 break
-            self._refresh()
-        self._hallucinate(int(self._pool[i]), i)
-        return int(self._pool[i])
+            if singles < SINGLES:
+                singles += 1
+                self._refresh(row, arm)
+            else:
+                self._refresh_many()
+        gain = self._hallucinate(row)  # the pick itself needs no refreshing
+        self._update(arm, arm.var - gain**2 / (self.table.noise_var + gain))
+        heapq.heapreplace(self._heap, self._entry(row, arm))
+        return row
 
     # ------------------------------------------------------------------ the pool
 
-    def _elect(self) -> int:
-        r"""Fill the pool with the highest bounds; returns the place of the very highest.
-
-        Kept in order of the rows, so that among equal bounds the first row wins.
-        """
-        if hasattr(self, "_pool"):
-            self._upper[self._pool], self._var[self._pool] = self._pool_upper, self._pool_var
-            self._seen[self._pool] = self._pool_seen
-        best = int(self._upper.argmax())
-        size = min(POOL, self.num_arms)
-        self._outside = -math.inf
+    def _elect(self, size: int) -> None:
+        r"""Let the ``size`` highest bounds stand, and remember how high the others may be."""
+        size, self._outside = min(size, self.num_arms), -math.inf
+        rows = torch.arange(size, device=self._upper.device)
         if size < self.num_arms:
-            top = self._upper.topk(size + 1)
-            self._outside = float(top.values[-1])
-            rows = top.indices[:size]
-            if not (rows == best).any():  # equal bounds beyond the pool
-                rows[-1] = best
-        else:
-            rows = torch.arange(size, device=self._upper.device)
-        self._pool = rows.sort().values
-        self._pool_mean, self._pool_var = self._mean[self._pool], self._var[self._pool]
-        self._pool_upper, self._pool_seen = self._upper[self._pool], self._seen[self._pool]
-        return int(torch.searchsorted(self._pool, best))
+            top = self._upper.topk(size)
+            self._outside, rows = float(top.values[-1]), top.indices
+        columns = (rows, self._mean[rows], self._var[rows])
+        for row, mean, var in zip(*(column.tolist() for column in columns), strict=True):
+            self._admit(row, mean, var)
+        self._admit(self._first, float(self._mean[self._first]), float(self._var[self._first]))
 
-    def _refresh(self) -> None:
-        r"""Bring the highest bounds of the pool up to date with all picks."""
-        b, folded = self._picked, self._folded
-        places = self._pool_upper.topk(min(REFRESH, len(self._pool))).indices
-        places = places[self._pool_seen[places] < b]
-        rows, seen = self._pool[places], self._pool_seen[places]
-        z, var = self.table.coordinates(rows).double(), self._pool_var[places]
-        if folded and int(seen.min()) < folded:
-            # What they have not seen is in Q by now.
-            whole = self.table.residual()[rows] + squares_in(self._Q, z)
-            var = torch.where(seen < folded, whole, var)
-            seen = seen.clamp_min(folded)
-        first = int(seen.min())
-        falls = (z @ self._G[first - folded : b - folded].mT).square()
-        picks = torch.arange(first, b, device=rows.device)
-        falls = torch.where(picks >= seen.unsqueeze(-1), falls, 0.0)
-        var = (var - falls.sum(-1)).clamp_min(0)
-        self._pool_var[places], self._pool_seen[places] = var, b
-        self._pool_upper[places] = self._pool_mean[places] + self.width * var.sqrt()
-        self.refreshed += len(rows)
+    def _admit(self, row: int, mean: float, var: float) -> None:
+        if row not in self._pool:
+            self._pool[row] = arm = Arm(mean, var, 0)
+            heapq.heappush(self._heap, self._entry(row, arm))
+
+    def _entry(self, row: int, arm: Arm) -> tuple[float, int]:
+        return -(arm.mean + self.width * math.sqrt(arm.var)), row
+
+    def _update(self, arm: Arm, var: float) -> None:
+        arm.var, arm.seen = max(0.0, var), self._picked
+
+    def _refresh(self, row: int, arm: Arm) -> None:
+        r"""Bring the arm at the top up to date with all picks."""
+        z, start, var = self._z(row), arm.seen, arm.var
+        if start < self._folded:  # what it has not seen is in Q by now
+            start = self._folded
+            var = float(self._residual[row] + (self._Q @ z) @ z)
+        falls = self._G[start - self._folded : self._picked - self._folded] @ z
+        self._update(arm, var - float(falls @ falls))
+        heapq.heapreplace(self._heap, self._entry(row, arm))
+        self.refreshed += 1
+
+    def _refresh_many(self) -> None:
+        r"""The same for those nearest to the top."""
+        stale: list[int] = []
+        while self._heap and len(stale) < REFRESH:
+            row = self._heap[0][1]
+            if self._pool[row].seen == self._picked:
+                break
+            stale.append(heapq.heappop(self._heap)[1])
+        rows = torch.tensor(stale, device=self._upper.device)
+        z = self.table.coordinates(rows).double()
+        # From the beginning: one product is cheaper than to find out what each has seen.
+        var = self._residual[rows] + squares_in(self._Q, z)
+        falls = z @ self._G[: self._picked - self._folded].mT
+        for row, value in zip(stale, (var - squares(falls)).tolist(), strict=True):
+            arm = self._pool[row]
+            self._update(arm, value)
+            heapq.heappush(self._heap, self._entry(row, arm))
+        self.refreshed += len(stale)
 
     # ------------------------------------------------------------------ the picks
 
-    def _hallucinate(self, row: int, place: int | None = None) -> None:
-        r"""Let variances fall as if ``row`` had been observed."""
+    @cached_property
+    def _residual(self) -> Tensor:
+        return self.table.residual()
+
+    def _z(self, row: int) -> Tensor:
+        if row not in self._coordinates:
+            self._coordinates[row] = self.table.coordinates(row).double()
+        return self._coordinates[row]
+
+    def _hallucinate(self, row: int) -> float:
+        r"""Let variances fall as if ``row`` had been observed; returns its ``z'Q z``."""
+        z = self._z(row)
         if row not in self._directions:
-            z = self.table.coordinates(row).double()
-            self._directions[row] = z, self._Q @ z
-        z, direction = self._directions[row]
+            self._directions[row] = self._Q @ z
         b = self._picked - self._folded
         G = self._G[:b]
-        v = direction - G.mT @ (G @ z)
+        v = self._directions[row] - G.mT @ (G @ z)
         gain = max(0.0, float(z @ v))
-        noise = self.table.noise_var
-        torch.div(v, math.sqrt(noise + gain), out=self._G[b])
+        torch.div(v, math.sqrt(self.table.noise_var + gain), out=self._G[b])
         self._picked += 1
-        if place is not None:  # the pick itself needs no refreshing
-            var = max(0.0, float(self._pool_var[place]) - gain**2 / (noise + gain))
-            self._pool_var[place], self._pool_seen[place] = var, self._picked
-            self._pool_upper[place] = float(self._pool_mean[place]) + self.width * math.sqrt(var)
         if b + 1 == FOLD:
             self._Q = self._Q - self._G.mT @ self._G
             self._folded, self._directions = self._picked, {}
+        return gain

@@ -121,7 +121,7 @@ class ArmOptimizer:
         refit: bool | None = None,
         seed: int | None = None,
         max_dictionary: int | None = None,
-        coupled: bool = False,
+        coupled: bool = True,
         acquisition: str | None = None,
         batch_rule: str | BatchRule | None = None,
         max_batch_size: int = 10_000,
