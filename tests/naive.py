@@ -5,6 +5,8 @@ Nothing here is fast, cached or clever, and nothing is imported from the package
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -79,7 +81,7 @@ def information_threshold(K: Tensor, noise: Tensor, epsilon: float) -> list[int]
     return kept
 
 
-def bbkb_batch(
+def batch(
     K_ss: Tensor,
     K_as: Tensor,
     prior: Tensor,
@@ -88,6 +90,7 @@ def bbkb_batch(
     noise: float,
     width: float,
     threshold: float,
+    rule: str = "sum",
 ) -> list[int]:
     r"""BBKB, Algorithm 1, L4-L10: one batch over all arms, everything computed at each pick.
 
@@ -106,7 +109,49 @@ def bbkb_batch(
     while True:
         upper = mean + width * (noise * scores(counts)).sqrt()
         picks.append(int(upper.argmax()))
+        if rule == "one":
+            return picks
+        if rule == "hold":
+            return picks * max(1, int((threshold**2 - 1) / start[picks[0]]))
         counts = counts.clone()
         counts[picks[-1]] += 1
-        if 1 + start[picks].sum() > threshold:
+        chosen = start[picks]
+        if (1 + chosen.sum() if rule == "sum" else (1 + chosen).prod()) > threshold:
             return picks
+
+
+class Run:
+    r"""A whole run over arms with the information width, pull by pull."""
+
+    def __init__(self, K: Tensor, noise: float, norm: float, delta: float, inflation: float):
+        self.K, self.noise, self.norm, self.delta = K, noise, norm, delta
+        self.inflation, self.log_sum = inflation, 0.0
+        self.pulls: list[int] = []
+        self.rewards: list[float] = []
+
+    def moments(self, S: list[int]) -> tuple[Tensor, Tensor]:
+        lam = torch.full((len(self.pulls),), self.noise, dtype=self.K.dtype)
+        y = torch.tensor(self.rewards, dtype=self.K.dtype)
+        K = self.K
+        mean, cov = dtc(K[S][:, S], K[self.pulls][:, S], K[:, S], K, y, lam)
+        return mean, cov.diagonal()
+
+    def width(self) -> float:
+        spread = self.inflation * self.log_sum + math.log(1 / self.delta)
+        return (math.sqrt(self.noise * spread) + math.sqrt(self.noise) * self.norm) / math.sqrt(
+            self.noise
+        )
+
+    def next_batch(self, S: list[int], threshold: float, rule: str) -> list[int]:
+        counts = torch.bincount(torch.tensor(self.pulls), minlength=len(self.K)).double()
+        mean, var = self.moments(S)
+        picks = batch(
+            self.K[S][:, S], self.K[:, S], self.K.diagonal(), counts, mean, self.noise,
+            self.width(), threshold, rule,
+        )  # fmt: skip
+        self.log_sum += float(torch.log1p(var[picks] / self.noise).sum())
+        return picks
+
+    def observe(self, picks: list[int], rewards: list[float]) -> None:
+        self.pulls += picks
+        self.rewards += rewards

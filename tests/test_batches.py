@@ -36,7 +36,7 @@ def test_picks_equal_the_dense_transcription(seed, width, threshold, sizes):
     table.observe(torch.randint(40, (12,)), torch.randn(12, dtype=torch.float64))
     table.set_dictionary(torch.arange(1, 8))
     X, S = table.X, table.X[table.dictionary]
-    expected = naive.bbkb_batch(
+    expected = naive.batch(
         rbf(S, S), rbf(X, S), torch.ones(40).double(), table.counts, table.mean(), NOISE, width,
         threshold,
     )  # fmt: skip

@@ -86,6 +86,5 @@ class History:
         mean = (self.weights * self.means).sum() / total
         between = (self.weights * (self.means - mean).square()).sum()
         scale = ((self.deviations.sum() + between) / total).sqrt()
-        # BoTorch's Standardize leaves deviations below 1e-8 alone; here relative to the rewards.
-        negligible = 1e-8 * max(1.0, abs(float(mean)))
+        negligible = 1e-14 * abs(float(mean))  # what rounding leaves of constant rewards
         return float(mean), float(scale) if float(scale) > negligible else 1.0

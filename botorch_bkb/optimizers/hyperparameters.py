@@ -12,13 +12,12 @@ from botorch.exceptions.errors import InputDataError, ModelFittingError
 from botorch.exceptions.warnings import BotorchWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models.transforms.input import Normalize
-from botorch.models.transforms.outcome import Standardize
 from botorch.models.utils.gpytorch_modules import (
     get_covar_module_with_dim_scaled_prior,
     get_gaussian_likelihood_with_lognormal_prior,
 )
 from botorch.utils.sampling import manual_seed
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
@@ -178,7 +177,9 @@ class Tuning:
         )
 
     def model(self, X: Tensor, history: History, hyper: Hyperparameters, dictionary: Tensor):
-        r"""The belief as a :class:`DTCGP`: distinct inputs, mean rewards, ``Yvar = lambda / c``.
+        r"""The belief as a :class:`DTCGP` in units of the rewards.
+
+        Its data are the distinct inputs, their mean rewards, and ``Yvar = lambda / c``.
 
         Args:
             X: ``n x d``, the distinct inputs as the user gave them.
@@ -186,26 +187,25 @@ class Tuning:
             hyper: The hyperparameters.
             dictionary: Positions of the dictionary among them.
         """
-        d = X.shape[-1]
+        kernel = deepcopy(hyper.kernel).requires_grad_(True)
+        if self.standardise:  # an outcome transform would learn units of its own
+            kernel = ScaleKernel(kernel).to(X)
+            kernel.outputscale = hyper.scale**2
         mean = ConstantMean().to(X)
-        mean.constant.data.fill_(0.0)
-        standardize = Standardize(m=1).to(X)
-        # In evaluation mode a transform applies what it has: here the units of the optimizer.
-        standardize.means.fill_(hyper.offset)
-        standardize.stdvs.fill_(hyper.scale)
-        standardize._stdvs_sq.fill_(hyper.scale**2)
-        standardize._is_trained.fill_(True)
-        normalize = None if self.bounds is None else Normalize(d, bounds=self.bounds)
+        mean.constant.data.fill_(hyper.offset)
+        normalize = None
+        if self.bounds is not None:
+            normalize = Normalize(X.shape[-1], bounds=self.bounds)
         Yvar = hyper.noise_var * hyper.scale**2 / history.weights
         with gpytorch.settings.min_fixed_noise(float_value=1e-10, double_value=1e-14):
             model = DTCGP(
                 X,
                 history.means.unsqueeze(-1).to(X),
                 Yvar.unsqueeze(-1).to(X),
-                covar_module=deepcopy(hyper.kernel).requires_grad_(True),
+                covar_module=kernel,
                 mean_module=mean,
                 input_transform=normalize,
-                outcome_transform=standardize.eval(),
+                outcome_transform=None,
                 dictionary=dictionary,
             )
         return model.eval()

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from gpytorch.kernels import LinearKernel, RBFKernel, ScaleKernel
+
+from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, EpsilonGreedy, MiniGPUCB
+from botorch_bkb.optimizers.history import History
+from botorch_bkb.rows import RowIndex
+from tests.optimizers.support import Problem, kernel
+
+ALL = [GPUCB, MiniGPUCB, BKB, GPBUCB, BBKB, EpsilonGreedy]
+GIVEN = {"covar_module": kernel(), "noise_var": 0.1}
+
+
+def run(algorithm, arms, reward, steps=12, **options):
+    optimizer = algorithm(arms, seed=0, max_batch_size=50, **options)
+    for _ in range(steps):
+        suggestion = optimizer.ask()
+        assert suggestion.X.dtype == arms.dtype
+        optimizer.tell(suggestion, reward(suggestion.X))
+        best = optimizer.best()
+        for value in (best.mean, best.lower, best.upper, optimizer.effective_dimension):
+            assert torch.tensor(value).isfinite()
+        assert best.lower <= best.mean <= best.upper
+        assert optimizer._table().variance().isfinite().all()
+    return optimizer
+
+
+def constant(X):
+    return torch.ones(len(X))
+
+
+@pytest.mark.parametrize("options", [{}, GIVEN], ids=["fitted", "given"])
+@pytest.mark.parametrize("algorithm", ALL)
+@pytest.mark.filterwarnings("ignore")
+class TestEveryAlgorithm:
+    def test_one_arm(self, algorithm, options):
+        run(algorithm, torch.ones(1, 2).double(), constant, **options)
+
+    def test_two_arms(self, algorithm, options):
+        arms = torch.tensor([[0.0], [1.0]]).double()
+        assert run(algorithm, arms, lambda X: X, **options).best().index == 1
+
+    def test_duplicate_arms(self, algorithm, options):
+        arms = torch.rand(4, 2).double().repeat(5, 1)
+        optimizer = run(algorithm, arms, lambda X: X.sum(-1), **options)
+        assert optimizer._state.history.rows.max() < 4
+
+    def test_constant_rewards(self, algorithm, options):
+        run(algorithm, torch.rand(30, 2).double(), constant, **options)
+
+    def test_huge_rewards(self, algorithm, options):
+        arms = torch.rand(30, 2).double()
+        optimizer = run(algorithm, arms, lambda X: 1e12 * X.sum(-1), **options)
+        if not options:
+            assert 1e10 < optimizer.best().mean < 1e13
+
+    @pytest.mark.parametrize("scale", [1e-8, 1e8])
+    def test_scales_of_arms(self, algorithm, options, scale):
+        run(algorithm, scale * torch.rand(30, 2).double(), lambda X: X.sum(-1) / scale, **options)
+
+    def test_float32(self, algorithm, options):
+        arms = torch.rand(40, 3)
+        optimizer = run(algorithm, arms, lambda X: X.sum(-1), steps=20, **options)
+        assert optimizer.dictionary.dtype == torch.float32
+
+    def test_one_initial_point(self, algorithm, options):
+        optimizer = algorithm(torch.rand(20, 2).double(), seed=0, **options)
+        optimizer.tell([7], [1.0])
+        optimizer.tell(optimizer.ask(1), [2.0])
+        assert optimizer.num_observations == 2
+
+
+@pytest.mark.filterwarnings("ignore")
+class TestKernels:
+    def test_a_kernel_of_low_rank(self):
+        arms = torch.rand(40, 2).double()
+        linear = LinearKernel().double()
+        optimizer = run(BBKB, arms, lambda X: X @ torch.ones(2).double(), 30,
+                        covar_module=linear, noise_var=0.01)  # fmt: skip
+        assert optimizer.best().index == int(arms.sum(-1).argmax())
+
+    @pytest.mark.parametrize("lengthscale", [1e-3, 1e3])
+    def test_extreme_lengthscales(self, lengthscale):
+        run(BBKB, torch.rand(60, 2).double(), lambda X: X.sum(-1), 30,
+            covar_module=kernel(lengthscale), noise_var=1e-4)  # fmt: skip
+
+    @pytest.mark.parametrize("outputscale", [1e-8, 1e8])
+    @pytest.mark.parametrize("noise", [1e-10, 1e6])
+    def test_extreme_scales(self, outputscale, noise):
+        scaled = ScaleKernel(RBFKernel()).double()
+        scaled.outputscale = outputscale
+        run(BBKB, torch.rand(40, 2).double(), lambda X: X.sum(-1), covar_module=scaled,
+            noise_var=noise)  # fmt: skip
+
+
+def test_an_empty_draw_keeps_the_newest_point():
+    problem = Problem()
+    optimizer = BKB(problem.arms, **problem.options(oversampling=1e-9))
+    optimizer.tell([5, 3], [1.0, 2.0])
+    assert torch.equal(optimizer.dictionary, problem.arms[[3]])
+
+
+def test_a_kernel_that_returns_nan_is_refused_and_nothing_happens():
+    class Broken(RBFKernel):
+        def forward(self, x1, x2, **params):
+            return super().forward(x1, x2, **params) * float("nan")
+
+    optimizer = BBKB(torch.rand(9, 1).double(), covar_module=Broken().double(), noise_var=0.1)
+    with pytest.raises(Exception, match="kernel"):
+        optimizer.tell([0], [1.0])
+    assert optimizer.num_observations == 0
+
+
+class TestRows:
+    def test_equal_rows_are_found(self):
+        for dtype in (torch.float32, torch.float64):
+            X = torch.randint(-3, 4, (500, 3)).to(dtype)
+            index = RowIndex(X)
+            for i in range(500):
+                first = int((X[i] == X).all(-1).nonzero()[0])
+                assert int(index.first[i]) == first
+            assert (index.find(X + 0.5) == -1).all()
+
+    def test_zero_has_one_sign(self):
+        assert RowIndex(torch.tensor([[0.0]])).find(torch.tensor([[-0.0]])).tolist() == [0]
+
+    def test_checksums_tell_tables_apart(self):
+        X = torch.rand(100, 3).double()
+        changed = X.clone()
+        changed[50, 1] += 1e-15
+        sums = {RowIndex(t).checksum for t in (X, X.flip(0), X[:99], changed)}
+        assert len(sums) == 4 and RowIndex(X.clone()).checksum in sums
+
+
+class TestHistory:
+    def test_moments_of_pulls(self):
+        history = History.empty(torch.device("cpu"))
+        rows, rewards = torch.randint(5, (60,)), 1e12 + torch.randn(60).double()
+        for part in torch.arange(60).split(7):
+            history = history.with_pulls(rows[part], rewards[part], torch.ones(len(part)).double())
+        assert history.num_observations == 60
+        for i, row in enumerate(history.rows):
+            own = rewards[rows == row]
+            assert history.counts[i] == len(own)
+            assert history.means[i] - 1e12 == pytest.approx(float(own.mean() - 1e12), abs=1e-3)
+            expected = float((own - own.mean()).square().sum())
+            assert float(history.deviations[i]) == pytest.approx(expected, rel=1e-3)
+        mean, scale = history.standardisation()
+        assert mean == pytest.approx(float(rewards.mean()), rel=1e-15)
+        assert scale == pytest.approx(float(rewards.std(correction=0)), rel=1e-3)
+        assert History.empty(torch.device("cpu")).standardisation() == (0.0, 1.0)
