@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-import platform
-import resource
 import subprocess
 import sys
 import time
@@ -21,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import botorch
 import gpytorch
 import torch
 from botorch.fit import fit_gpytorch_mll
@@ -33,7 +29,7 @@ from gpytorch.kernels import InducingPointKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood, VariationalELBO
 from torch import Tensor
 
-import botorch_bkb
+from benchmarks.common import circumstances, write_csv
 from botorch_bkb import DTCGP, RidgeLeverageSampling
 
 D, M, LENGTHSCALE = 6, 200, 2.0
@@ -214,15 +210,14 @@ def time_fits(problems: list[Problem], limit: float) -> Times:
 
 def memory_growth(n: int, seed: int) -> float:
     r"""MiB that data and everything a model does add to the largest resident size so far."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_memory()
     p = problem(n, seed)
     mll, x = objective(OURS_SAMPLED, p), torch.rand(20, 4, D).to(p.X)
     gradient(mll.model, x)
     condition(mll.model, p.X[:4] + 0.01, p.Y[:4], x)
     step(OURS, mll.train())
     fit_gpytorch_mll(mll, optimizer_kwargs={"options": {"maxiter": 3}})
-    growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return growth / (2**20 if sys.platform == "darwin" else 2**10)
+    return peak_memory() - before
 
 
 def print_table(times: Times) -> Times:
@@ -250,13 +245,6 @@ def claim_lines(times: Times, sizes: list[int], memory: float) -> list[str]:
     claims.append((f"peak memory above the imports in MiB, n={large}", 1024, memory))
     verdict = ("does not hold", "holds")
     return [f"{what} | <= {most} | {x:.3g} | {verdict[x <= most]}" for what, most, x in claims]
-
-
-def circumstances(seed: int) -> list[str]:
-    versions = (f"{m.__name__} {m.__version__}" for m in (torch, gpytorch, botorch, botorch_bkb))
-    threads = f"{os.cpu_count()} cpus, {torch.get_num_threads()} torch threads"
-    lines = [f"machine: {platform.platform()}, {threads}", f"versions: {', '.join(versions)}"]
-    return [*lines, f"seed: {seed}, date: {time.strftime('%Y-%m-%d')}"]
 
 
 def main() -> None:
@@ -289,10 +277,9 @@ def main() -> None:
     lines = claim_lines(times, sizes, memory)
     print(NOTES.format(limit=limit), "", "claim | asked | measured | verdict", *lines, sep="\n")
     if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
         rows = [f"{op},{name},{n},{seconds:.6g}" for (op, name, n), seconds in times.items()]
-        text = [*(f"# {line}" for line in header + lines), "operation,model,n,seconds", *rows, ""]
-        (args.out / "model.csv").write_text("\n".join(text))
+        path = args.out / "model.csv"
+        write_csv(path, header + lines, "operation,model,n,seconds", rows)
 
 
 if __name__ == "__main__":

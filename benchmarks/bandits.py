@@ -1,0 +1,74 @@
+r"""Finite sets of arms to play on."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from gpytorch.kernels import RBFKernel
+from torch import Tensor
+
+FILES = {"abalone": "abalone.csv", "cadata": "cal_housing.data"}
+OBTAIN = (
+    "The tables are public: abalone.csv is the UCI repository's abalone.data, cal_housing.data is "
+    "StatLib's California housing, both without header."
+)
+
+
+class Bandit(NamedTuple):
+    r"""Arms, their expected rewards, and the standard deviation of the noise."""
+
+    arms: Tensor
+    f: Tensor
+    noise: float
+
+    def rewards(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        r"""Noisy rewards of some arms."""
+        eps = torch.randn(len(rows), generator=generator, dtype=torch.float64)
+        return self.f[rows] + self.noise * eps
+
+    def regret(self, rows: Tensor) -> Tensor:
+        r"""Regret of each pull."""
+        return self.f.max() - self.f[rows]
+
+
+def load(name: str, folder: Path, noise: float) -> Bandit:
+    r"""BBKB's problems: rows are arms, features standardised, the label is the reward.
+
+    Args:
+        name: ``"abalone"`` (rings) or ``"cadata"`` (house value in 100,000).
+        folder: Where the tables are.
+        noise: Standard deviation of the noise.
+    """
+    path = folder / FILES[name]
+    if not path.exists():
+        raise SystemExit(f"{path} is missing. {OBTAIN} Pass their folder as --data.")
+    with path.open() as file:
+        rows = [row for row in csv.reader(file) if row]
+    if name == "abalone":
+        sexes = {sex: str(i) for i, sex in enumerate("MFI")}
+        rows = [[sexes[row[0]], *row[1:]] for row in rows]
+    table = torch.tensor([[float(v) for v in row] for row in rows], dtype=torch.float64)
+    X, y = table[:, :8], table[:, 8] / (1.0 if name == "abalone" else 1e5)
+    return Bandit((X - X.mean(0)) / X.std(0), y, noise)
+
+
+def generated(num_arms: int, dim: int, noise: float, seed: int, dtype: torch.dtype) -> Bandit:
+    r"""Uniform arms in a cube and a sum of ten bumps."""
+    generator = torch.Generator().manual_seed(seed)
+    arms = torch.rand(num_arms, dim, generator=generator, dtype=dtype)
+    centres = torch.rand(10, dim, generator=generator, dtype=dtype)
+    heights = torch.rand(10, generator=generator, dtype=dtype)
+    f = torch.zeros(num_arms, dtype=torch.float64)
+    for part, out in zip(arms.split(100_000), f.split(100_000), strict=True):
+        out += torch.exp(-2 * torch.cdist(part, centres) ** 2).double() @ heights.double()
+    return Bandit(arms, f, noise)
+
+
+def rbf(squared_width: float, dtype: torch.dtype = torch.float64) -> RBFKernel:
+    r"""The RBF kernel ``exp(-|x - x'|^2 / (2 w))`` with fixed ``w``."""
+    kernel = RBFKernel().to(dtype)
+    kernel.lengthscale = torch.tensor(squared_width, dtype=dtype).sqrt()
+    return kernel.requires_grad_(False)
