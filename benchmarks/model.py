@@ -29,7 +29,7 @@ from gpytorch.kernels import InducingPointKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood, VariationalELBO
 from torch import Tensor
 
-from benchmarks.common import circumstances, write_csv
+from benchmarks.common import circumstances, peak_memory, write_csv
 from botorch_bkb import DTCGP, RidgeLeverageSampling
 
 D, M, LENGTHSCALE = 6, 200, 2.0

@@ -27,14 +27,13 @@ from botorch_bkb.optimizers.history import History
 from botorch_bkb.optimizers.hyperparameters import Tuning
 from botorch_bkb.optimizers.reading import check_arms, read_points, read_rewards, read_variances
 from botorch_bkb.optimizers.resampling import Resampling
+from botorch_bkb.optimizers.settling import Settling
 from botorch_bkb.optimizers.state import BatchRecord, Change, Pending, Recipe, State
 from botorch_bkb.optimizers.suggestion import BatchCompleteError, Best, Suggestion
-from botorch_bkb.optimizers.width import DEPEND_ON_NORM, Progress, Theorem, Width, as_width
-from botorch_bkb.rows import RowIndex
+from botorch_bkb.optimizers.tables import Tables
+from botorch_bkb.optimizers.width import DEPEND_ON_NORM, Progress, Theorem, Width, Widths, as_width
 from botorch_bkb.validation import check_between, check_max_size
 
-#: Pulls nobody asked for beyond which the scores of the old model say too little about them.
-WARM_START = 512
 #: Of saved states.
 VERSION = 1
 
@@ -136,8 +135,7 @@ class ArmOptimizer:
         check_between("horizon", horizon, 1, math.inf, ends=True)
         check_between("noise_bound", noise_bound, 0, math.inf)
         check_max_size(max_dictionary)
-        self.delta, self.epsilon, self.noise_bound = delta, epsilon, noise_bound
-        self.max_batch_size, self.keep_coordinates = max_batch_size, keep_coordinates
+        self.delta, self.epsilon, self.max_batch_size = delta, epsilon, max_batch_size
         self.batch_rule = as_batch_rule(batch_rule or self.default_batch_rule, batch_threshold)
         self.acquisition = acquisition or self.default_acquisition
         if self.acquisition not in ("ucb", "thompson", "greedy"):
@@ -145,15 +143,16 @@ class ArmOptimizer:
                 f'acquisition must be "ucb", "thompson" or "greedy", got {acquisition!r}.'
             )
         self.tuning = Tuning(arms, covar_module, noise_var, refit)
-        self.width = as_width(width, fitted=self.tuning.fits, theorem=self.theorem)
-        self.norm_doubles = self._check_norm(norm_bound)
+        rule = as_width(width, fitted=self.tuning.fits, theorem=self.theorem)
+        doubles = _check_norm(norm_bound, rule)
+        self.widths = Widths(rule, delta, noise_bound, self.batch_rule.inflation, doubles)
         self.resampling = Resampling(coupled, max_dictionary)
+        self.tables = Tables(arms, self.tuning, keep_coordinates)
         self._generator = torch.Generator()
         if seed is None:
             self._generator.seed()
         else:
             self._generator.manual_seed(seed)
-        self.arms, self._index = arms, RowIndex(arms)
         history = History.empty(arms.device)
         no_row = torch.zeros(1, dtype=torch.long, device=arms.device)
         self._state = State(
@@ -200,7 +199,7 @@ class ArmOptimizer:
         start = len(batch.picks)
         while not batch.complete and (n is None or len(batch.picks) < start + n):
             batch.pick()
-        rows = self._index.first[torch.tensor(batch.picks[start:], device=self.arms.device)]
+        rows = self.tables.index.first[torch.tensor(batch.picks[start:], device=self.arms.device)]
         ids = range(state.next_id, state.next_id + len(rows))
         asked = map(Pending, rows.tolist(), batch.scores[start:])
         pending = dict(zip(ids, asked, strict=True))
@@ -220,7 +219,7 @@ class ArmOptimizer:
         state = self._state
         if state.batch is None:
             stragglers = tuple(point.row for point in state.pending.values())
-            width = self._width(state, self._table())
+            width = self.widths.now(state, self._table())
             self._generator.set_state(state.random)
             seed = int(torch.randint(2**62, (), generator=self._generator))
             record = BatchRecord(width, seed, stragglers, 0)
@@ -267,7 +266,7 @@ class ArmOptimizer:
             InputDataError: Anything is wrong with the arguments. Nothing has changed then.
         """
         state, device = self._state, self.arms.device
-        read = read_points(points, self._index, state.added, state.pending)
+        read = read_points(points, self.tables.index, state.added, state.pending)
         q = len(read.rows)
         rewards = read_rewards("Y", Y, q, device)
         variances = None if Yvar is None else read_variances(Yvar, q, device)
@@ -278,26 +277,17 @@ class ArmOptimizer:
         if variances is not None:
             weights = state.hyper.noise_var * state.hyper.scale**2 / variances
         table = self._take_table()
+        if state.hyper is not self._state.hyper:
+            table = self.tables.follow(state)
         if len(read.added):
             table.extend(self.tuning.inputs(read.added))
         state = self._logged(state, table, read.rows, read.ids, rewards, weights)
         table.observe(read.rows, state.hyper.to_model(rewards), weights)
-        history = state.history.with_pulls(read.rows, rewards, weights)
-        self._generator.set_state(state.random)
-        coins = self.resampling.coins(state.history, state.coins, history, self._generator)
-        change = Change(read.added, read.rows, rewards, weights, read.rows[:0])
-        state = replace(
-            state,
-            history=history,
-            added=torch.cat([state.added, read.added]),
-            coins=coins,
-            recipe=state.recipe.followed_by(change),
-            random=self._generator.get_state(),
-            newest=int(read.rows[-1]),
-            settled=False,
-            unasked=state.unasked + sum(id_ is None for id_ in read.ids),
-            batch=None,
+        state = self._with_pulls(
+            state, Change(read.added, read.rows, rewards, weights, read.rows[:0])
         )
+        unasked = sum(id_ is None for id_ in read.ids)
+        state = replace(state, unasked=state.unasked + unasked)
         if not state.pending:
             state, table = self._settled(state, table)
         self._replace(state, table)
@@ -331,9 +321,8 @@ class ArmOptimizer:
             if id_ is not None:
                 scores[i] = pending.pop(id_).score
         logged = torch.tensor(scores, dtype=torch.float64, device=weights.device) * weights
-        if self.norm_doubles:
-            gap = (state.hyper.to_model(rewards) - mean).abs()
-            state = self._with_norm_doubled(state, table, gap, var.sqrt())
+        gap = (state.hyper.to_model(rewards) - mean).abs()
+        state = self.widths.with_norm_doubled(state, table, gap, var.sqrt())
         return replace(
             state,
             pending=pending,
@@ -341,84 +330,25 @@ class ArmOptimizer:
             log_sum_3=state.log_sum_3 + float((3 * logged).log1p().sum()),
         )
 
-    def _with_norm_doubled(self, state: State, table: ArmTable, gap: Tensor, sd: Tensor) -> State:
-        r"""Double ``F`` until no observation is outside of its interval by more than noise."""
-        t = state.history.num_observations + len(gap)
-        noise = confidence.noise_over_time(t, self._noise_bound(state), self.delta)
-        width = self._width(state, table)
-        while bool((gap > width * sd + noise).any()):
-            doubled = replace(state, norm_bound=2 * state.norm_bound)
-            wider = self._width(doubled, table)
-            if not width < wider < math.inf:  # a width of the user's that has no norm in it
-                break
-            state, width = doubled, wider
-        return state
-
-    # ------------------------------------------------------------------ the dictionary
+    def _with_pulls(self, state: State, change: Change) -> State:
+        history = state.history.with_pulls(change.rows, change.rewards, change.weights)
+        self._generator.set_state(state.random)
+        coins = self.resampling.coins(state.history, state.coins, history, self._generator)
+        return replace(
+            state,
+            history=history,
+            added=torch.cat([state.added, change.added]),
+            coins=coins,
+            recipe=state.recipe.followed_by(change),
+            random=self._generator.get_state(),
+            newest=int(change.rows[-1]),
+            settled=False,
+            batch=None,
+        )
 
     def _settled(self, state: State, table: ArmTable) -> tuple[State, ArmTable]:
-        r"""The dictionary drawn anew, hyperparameters fitted where that is due."""
-        state = self._with_horizon_doubled(state)
-        t, tuning = state.history.num_observations, self.tuning
-        state, dictionary = self._draw(state, table)
-        hyper = state.hyper
-        if tuning.standardise and t >= state.next_fit:
-            state, hyper = self._fitted(state, dictionary)
-        elif tuning.standardise and t < tuning.first_fit:
-            hyper = tuning.restandardised(hyper, state.history, state.noise_known)
-        if hyper != state.hyper:
-            state = replace(state, hyper=hyper)
-            state, table = self._rebuilt(state, dictionary)
-            # The model that chose the earlier points is gone; this one scores them all at once.
-            gain = table.log_determinant
-            state = replace(state, log_sum=gain, log_sum_3=3 * gain)
-            state, dictionary = self._draw(state, table)
-        if table.rebuild_is_better(dictionary):
-            del table  # before the next one is made
-            state, table = self._rebuilt(state, dictionary)
-        else:
-            table.set_dictionary(dictionary)
-            change = Change.of_dictionary(dictionary, state.added)
-            state = replace(state, recipe=state.recipe.followed_by(change))
-        return replace(state, settled=True, unasked=0, batch=None), table
-
-    def _draw(self, state: State, table: ArmTable) -> tuple[State, Tensor]:
-        history, rows = state.history, state.history.rows
-        self._generator.set_state(state.random)
-        noise = table.noise_var * history.counts / history.weights
-        if state.unasked > WARM_START and not self.exact:
-            dictionary = self.resampling.draw_from_scratch(
-                table.X[rows], table.kernel, noise, history, state.oversampling, self._generator
-            )
-        else:
-            scores = table.settled_variance(rows) / noise
-            dictionary = self.resampling.draw(
-                scores, history, state.coins, state.oversampling, state.newest, self._generator
-            )
-        return replace(state, random=self._generator.get_state()), dictionary
-
-    def _fitted(self, state: State, dictionary: Tensor):
-        history = state.history
-        hyper = self.tuning.restandardised(state.hyper, history, state.noise_known)
-        if self.tuning.fits and len(history.rows) > 1:
-            self._generator.set_state(state.random)
-            seed = int(torch.randint(2**31, (), generator=self._generator))
-            state = replace(state, random=self._generator.get_state())
-            X = self.tuning.inputs(self._points(state, history.rows))
-            positions = torch.searchsorted(history.rows, dictionary)
-            fitted = self.tuning.fit(X, history, positions, state.noise_known, seed)
-            hyper = state.hyper if fitted is None else fitted
-        return replace(state, next_fit=2 * history.num_observations), hyper
-
-    def _with_horizon_doubled(self, state: State) -> State:
-        r"""BKB, Section 3.2: a run that outlives its horizon samples more from now on."""
-        while state.horizon is not None and state.history.num_observations > state.horizon:
-            # Both theorems' oversampling grows with log(4 T / delta).
-            now, then = (math.log(4 * T / self.delta) for T in (2 * state.horizon, state.horizon))
-            state = replace(
-                state, horizon=2 * state.horizon, oversampling=state.oversampling * now / then
-            )
-        return state
+        settling = Settling(self.tables, self.tuning, self.resampling, self.delta)
+        return settling.settled(state, table, self._generator)
 
     # ------------------------------------------------------------------ the table
 
@@ -435,46 +365,15 @@ class ArmOptimizer:
         r"""The table of the present state; the cache is emptied until it is put back."""
         table, self._cached_table = self._cached_table, None
         if table is None:
-            table = self._follow(self._state)
+            table = self.tables.follow(self._state)
         return table
-
-    def _follow(self, state: State) -> ArmTable:
-        recipe, hyper = state.recipe, state.hyper
-        table = self._build(state, recipe.base, recipe.dictionary, recipe.num_added)
-        for change in recipe.changes:
-            if len(change.dictionary):
-                table.set_dictionary(change.dictionary)
-                continue
-            if len(change.added):
-                table.extend(self.tuning.inputs(change.added))
-            table.observe(change.rows, hyper.to_model(change.rewards), change.weights)
-        return table
-
-    def _rebuilt(self, state: State, dictionary: Tensor) -> tuple[State, ArmTable]:
-        recipe = Recipe(state.history, len(state.added), dictionary)
-        table = self._build(state, state.history, dictionary, len(state.added))
-        return replace(state, recipe=recipe), table
-
-    def _build(
-        self, state: State, history: History, dictionary: Tensor, num_added: int
-    ) -> ArmTable:
-        X = self.tuning.inputs(torch.cat([self.arms, state.added[:num_added]]))
-        counts, sums = torch.zeros(2, len(X), dtype=torch.float64, device=X.device)
-        counts[history.rows] = history.weights
-        sums[history.rows] = history.weights * state.hyper.to_model(history.means)
-        kernel, noise = state.hyper.kernel, state.hyper.noise_var
-        keep = self.keep_coordinates
-        return ArmTable(X, kernel, noise, dictionary, counts, sums, keep=keep)
-
-    def _points(self, state: State, rows: Tensor) -> Tensor:
-        r"""Inputs of some rows, as the user gave them."""
-        added = rows - len(self.arms)
-        X = self.arms[rows.clamp_max(len(self.arms) - 1)]
-        is_added = added >= 0
-        X[is_added] = state.added[added[is_added]]
-        return X
 
     # ------------------------------------------------------------------ what is known
+
+    @property
+    def arms(self) -> Tensor:
+        r"""``A x d``."""
+        return self.tables.arms
 
     def best(self) -> Best:
         r"""The arm of highest posterior mean, with its confidence interval.
@@ -503,7 +402,7 @@ class ArmOptimizer:
         if not history.num_observations:
             raise InputDataError("There is no model before the first result: tell one first.")
         positions = torch.searchsorted(history.rows, state.recipe.final_dictionary)
-        X = self._points(state, history.rows)
+        X = self.tables.points(state, history.rows)
         return self.tuning.model(X, history, state.hyper, positions)
 
     @property
@@ -513,7 +412,7 @@ class ArmOptimizer:
         rows = torch.tensor(
             [point.row for point in points.values()], dtype=torch.long, device=self.arms.device
         )
-        return Suggestion(self._points(self._state, rows), rows, tuple(points))
+        return Suggestion(self.tables.points(self._state, rows), rows, tuple(points))
 
     @property
     def num_observations(self) -> int:
@@ -525,7 +424,7 @@ class ArmOptimizer:
         r"""``m x d`` points that the belief stands on; none before the first result."""
         if not self.num_observations:
             return self.arms[:0]
-        return self._points(self._state, self._state.recipe.final_dictionary)
+        return self.tables.points(self._state, self._state.recipe.final_dictionary)
 
     @property
     def effective_dimension(self) -> float:
@@ -542,7 +441,7 @@ class ArmOptimizer:
         r"""Width of the bounds in posterior standard deviations: of the batch, or of the next."""
         if self._state.batch is not None:
             return self._state.batch.width
-        return self._width(self._state, self._table())
+        return self.widths.now(self._state, self._table())
 
     @property
     def norm_bound(self) -> float:
@@ -553,46 +452,6 @@ class ArmOptimizer:
     def oversampling(self) -> float:
         r"""``q̄``, as raised so far."""
         return self._state.oversampling
-
-    def _noise_bound(self, state: State) -> float:
-        if self.noise_bound is not None:
-            return self.noise_bound / state.hyper.scale
-        return math.sqrt(state.hyper.noise_var)
-
-    def _width(self, state: State, table: ArmTable) -> float:
-        progress = Progress(
-            num_observations=state.history.num_observations,
-            num_arms=len(self.arms),
-            effective_dimension=table.effective_dimension,
-            log_sum=state.log_sum,
-            log_sum_3=state.log_sum_3,
-            log_determinant=table.log_determinant,
-            noise_var=state.hyper.noise_var,
-            noise_bound=self._noise_bound(state),
-            norm_bound=state.norm_bound,
-            kernel_bound=table.kernel_bound,
-            delta=self.delta,
-            batch_threshold=self.batch_rule.inflation,
-        )
-        width = float(self.width(progress))
-        if not 0 <= width < math.inf:
-            raise InputDataError(f"A width must be finite and not negative, got {width}.")
-        return width
-
-    def _check_norm(self, norm_bound: float | str) -> bool:
-        if norm_bound == "double":
-            if self.width in DEPEND_ON_NORM or self.width.__module__ != Progress.__module__:
-                return True
-            raise InputDataError(
-                'norm_bound="double" needs a width that depends on the norm, got a fixed one: use '
-                'width="information" or width="theory".'
-            )
-        if isinstance(norm_bound, str) or not 0 <= norm_bound < math.inf:
-            raise InputDataError(
-                f'norm_bound must be a finite number that is not negative, or "double", got '
-                f"{norm_bound!r}."
-            )
-        return False
 
     def _initial_oversampling(self, oversampling: float | str, horizon: int | None) -> float:
         if self.exact:
@@ -626,39 +485,7 @@ class ArmOptimizer:
                 f"arms must be A x {self.arms.shape[-1]} of {self.arms.dtype}, as before, got "
                 f"{tuple(arms.shape)} of {arms.dtype}."
             )
-        state = self._state
-        pending = [point.row for point in state.pending.values()]
-        known = torch.cat([state.history.rows, torch.tensor(pending, device=arms.device).long()])
-        known = known.unique()
-        points, index = self._points(state, known), RowIndex(arms)
-        rows = index.find(points)
-        absent = torch.nonzero(rows < 0).squeeze(-1)
-        rows[absent] = len(arms) + torch.arange(len(absent), device=arms.device)
-
-        def renumbered(old: Tensor) -> Tensor:
-            return rows[torch.searchsorted(known, old)]
-
-        moved = renumbered(state.history.rows)
-        order, history = moved.argsort(), state.history.renumbered(moved)
-        dictionary = state.recipe.final_dictionary
-        dictionary = renumbered(dictionary).sort().values if len(history.rows) else dictionary
-        recipe = Recipe(history, len(absent), dictionary)
-        waiting = {
-            id_: point._replace(row=int(renumbered(torch.tensor([point.row], device=arms.device))))
-            for id_, point in state.pending.items()
-        }
-        newest = torch.tensor([state.newest], device=arms.device)
-        state = replace(
-            state,
-            history=history,
-            added=points[absent],
-            coins=state.coins[order] if len(state.coins) else state.coins,
-            recipe=recipe,
-            newest=int(renumbered(newest)) if len(history.rows) else -1,
-            pending=waiting,
-            batch=None,
-        )
-        self._state, self.arms, self._index = state, arms, index
+        self.tables, self._state = self.tables.with_arms(arms, self._state)
         self._cached_table, self._cached_batch = None, None
 
     # ------------------------------------------------------------------ saving
@@ -670,7 +497,7 @@ class ArmOptimizer:
         load. Safe to store with ``torch.save`` and to load with ``weights_only=True``.
         """
         header = {"version": VERSION, "algorithm": type(self).__name__}
-        return {**header, "arms": self._index.checksum, **self._state.to_dict()}
+        return {**header, "arms": self.tables.index.checksum, **self._state.to_dict()}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         r"""Go on where :meth:`state_dict` was taken.
@@ -681,7 +508,7 @@ class ArmOptimizer:
         expected = {
             "version": VERSION,
             "algorithm": type(self).__name__,
-            "arms": self._index.checksum,
+            "arms": self.tables.index.checksum,
         }
         rest = dict(saved)
         for key, value in expected.items():
@@ -696,3 +523,20 @@ class ArmOptimizer:
             raise InputDataError(f"The state is damaged or of another kind: {error}") from error
         self._state = state
         self._cached_table, self._cached_batch = None, None
+
+
+def _check_norm(norm_bound: float | str, rule: Width) -> bool:
+    r"""Whether ``F`` is to be doubled."""
+    if norm_bound == "double":
+        if rule in DEPEND_ON_NORM or rule.__module__ != Progress.__module__:
+            return True
+        raise InputDataError(
+            'norm_bound="double" needs a width that depends on the norm, got a fixed one: use '
+            'width="information" or width="theory".'
+        )
+    if isinstance(norm_bound, str) or not 0 <= norm_bound < math.inf:
+        raise InputDataError(
+            f'norm_bound must be a finite number that is not negative, or "double", got '
+            f"{norm_bound!r}."
+        )
+    return False

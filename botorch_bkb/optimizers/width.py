@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from botorch.exceptions.errors import InputDataError
+from torch import Tensor
 
 from botorch_bkb import confidence
+from botorch_bkb.arms import ArmTable
+from botorch_bkb.optimizers.state import State
 
 
 @dataclass(frozen=True)
@@ -118,3 +121,70 @@ def as_width(width: str | float | Width | None, *, fitted: bool, theorem: Theore
         'width must be "heuristic", "information", "theory", a number of posterior standard '
         f"deviations that is not negative, or a function of the state, got {width!r}."
     )
+
+
+@dataclass(frozen=True)
+class Widths:
+    r"""Widths of a run.
+
+    Args:
+        rule: The width as a function of the progress.
+        delta: Failure probability.
+        noise_bound: ``xi`` in units of the rewards; the model's noise by default.
+        inflation: ``C~``: by how much variances may fall within a batch.
+        doubles_norm: Whether ``F`` is doubled where an observation says so.
+    """
+
+    rule: Width
+    delta: float
+    noise_bound: float | None
+    inflation: float
+    doubles_norm: bool
+
+    def now(self, state: State, table: ArmTable) -> float:
+        r"""The width in posterior standard deviations."""
+        progress = Progress(
+            num_observations=state.history.num_observations,
+            num_arms=len(table.X) - len(state.added),
+            effective_dimension=table.effective_dimension,
+            log_sum=state.log_sum,
+            log_sum_3=state.log_sum_3,
+            log_determinant=table.log_determinant,
+            noise_var=state.hyper.noise_var,
+            noise_bound=self._noise_bound(state),
+            norm_bound=state.norm_bound,
+            kernel_bound=table.kernel_bound,
+            delta=self.delta,
+            batch_threshold=self.inflation,
+        )
+        width = float(self.rule(progress))
+        if not 0 <= width < math.inf:
+            raise InputDataError(f"A width must be finite and not negative, got {width}.")
+        return width
+
+    def with_norm_doubled(self, state: State, table: ArmTable, gap: Tensor, sd: Tensor) -> State:
+        r"""Double ``F`` until no observation is outside of its interval by more than noise.
+
+        Args:
+            state: The state before the observations.
+            table: Its table.
+            gap: ``q`` distances of the observations from their posterior means.
+            sd: ``q`` posterior standard deviations.
+        """
+        if not self.doubles_norm:
+            return state
+        t = state.history.num_observations + len(gap)
+        noise = confidence.noise_over_time(t, self._noise_bound(state), self.delta)
+        width = self.now(state, table)
+        while bool((gap > width * sd + noise).any()):
+            doubled = replace(state, norm_bound=2 * state.norm_bound)
+            wider = self.now(doubled, table)
+            if not width < wider < math.inf:  # a width of the user's that has no norm in it
+                break
+            state, width = doubled, wider
+        return state
+
+    def _noise_bound(self, state: State) -> float:
+        if self.noise_bound is not None:
+            return self.noise_bound / state.hyper.scale
+        return math.sqrt(state.hyper.noise_var)

@@ -69,7 +69,7 @@ def test_lemma_4_holds_at_the_end_of_every_batch(seed):
         before = optimizer._table().scores().clone()
         suggestion = optimizer.ask()
         total = 1 + float(before[suggestion.indices].sum())
-        table = optimizer._follow(optimizer._state)
+        table = optimizer.tables.follow(optimizer._state)
         table.observe(suggestion.indices, torch.zeros(len(suggestion)))
         after = table.scores()
         assert (after <= before + 1e-9).all() and (after >= before / total - 1e-9).all()

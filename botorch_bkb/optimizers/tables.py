@@ -1,0 +1,111 @@
+r"""The arms, and the table of arms that belongs to a state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from botorch_bkb.arms import ArmTable
+from botorch_bkb.optimizers.history import History
+from botorch_bkb.optimizers.hyperparameters import Tuning
+from botorch_bkb.optimizers.state import Change, Recipe, State
+from botorch_bkb.rows import RowIndex
+
+
+class Tables:
+    r"""Makes the table of a state, the very same one to the last bit each time.
+
+    Args:
+        arms: ``A x d``.
+        tuning: How inputs are scaled.
+        keep: Whether tables keep the coordinates of all arms.
+    """
+
+    def __init__(self, arms: Tensor, tuning: Tuning, keep: bool) -> None:
+        self.arms, self.tuning, self.keep = arms, tuning, keep
+        self.index = RowIndex(arms)
+
+    def points(self, state: State, rows: Tensor) -> Tensor:
+        r"""Inputs of some rows, as the user gave them."""
+        added = rows - len(self.arms)
+        X = self.arms[rows.clamp_max(len(self.arms) - 1)]
+        is_added = added >= 0
+        X[is_added] = state.added[added[is_added]]
+        return X
+
+    def follow(self, state: State) -> ArmTable:
+        r"""The table of a state, by its recipe."""
+        recipe = state.recipe
+        table = self._build(state, recipe.base, recipe.dictionary, recipe.num_added)
+        for change in recipe.changes:
+            if len(change.dictionary):
+                table.set_dictionary(change.dictionary)
+                continue
+            if len(change.added):
+                table.extend(self.tuning.inputs(change.added))
+            table.observe(change.rows, state.hyper.to_model(change.rewards), change.weights)
+        return table
+
+    def rebuilt(self, state: State, dictionary: Tensor) -> tuple[State, ArmTable]:
+        r"""A new table with this dictionary, and the state whose recipe starts from it."""
+        recipe = Recipe(state.history, len(state.added), dictionary)
+        table = self._build(state, state.history, dictionary, len(state.added))
+        return replace(state, recipe=recipe), table
+
+    def exchanged(
+        self, state: State, table: ArmTable, dictionary: Tensor
+    ) -> tuple[State, ArmTable]:
+        r"""The table with another dictionary, changed in place if that is cheaper."""
+        if table.rebuild_is_better(dictionary):
+            return self.rebuilt(state, dictionary)
+        table.set_dictionary(dictionary)
+        change = Change.of_dictionary(dictionary, state.added)
+        return replace(state, recipe=state.recipe.followed_by(change)), table
+
+    def _build(
+        self, state: State, history: History, dictionary: Tensor, num_added: int
+    ) -> ArmTable:
+        X = self.tuning.inputs(torch.cat([self.arms, state.added[:num_added]]))
+        counts, sums = torch.zeros(2, len(X), dtype=torch.float64, device=X.device)
+        counts[history.rows] = history.weights
+        sums[history.rows] = history.weights * state.hyper.to_model(history.means)
+        kernel, noise = state.hyper.kernel, state.hyper.noise_var
+        return ArmTable(X, kernel, noise, dictionary, counts, sums, keep=self.keep)
+
+    def with_arms(self, arms: Tensor, state: State) -> tuple[Tables, State]:
+        r"""The same for other arms, and the state with its rows renumbered.
+
+        Whatever was observed or is pending and is no arm any more stays as an added row.
+        """
+        tables, device = Tables(arms, self.tuning, self.keep), arms.device
+        ids = list(state.pending)
+        pending = torch.tensor([state.pending[id_].row for id_ in ids], device=device).long()
+        known = torch.cat([state.history.rows, pending]).unique()
+        points = self.points(state, known)
+        rows = tables.index.find(points)
+        absent = torch.nonzero(rows < 0).squeeze(-1)
+        rows[absent] = len(arms) + torch.arange(len(absent), device=device)
+
+        def renumbered(old: Tensor) -> Tensor:
+            return rows[torch.searchsorted(known, old)]
+
+        moved = renumbered(state.history.rows)
+        history, order = state.history.renumbered(moved), moved.argsort()
+        dictionary, newest = state.recipe.final_dictionary, -1
+        if len(moved):
+            dictionary = renumbered(dictionary).sort().values
+            newest = int(renumbered(torch.tensor([state.newest], device=device)))
+        places = zip(ids, renumbered(pending).tolist(), strict=True)
+        state = replace(
+            state,
+            history=history,
+            added=points[absent],
+            coins=state.coins[order] if len(state.coins) else state.coins,
+            recipe=Recipe(history, len(absent), dictionary),
+            newest=newest,
+            pending={id_: state.pending[id_]._replace(row=row) for id_, row in places},
+            batch=None,
+        )
+        return tables, state
