@@ -17,7 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
-from botorch_bkb import DTCGP, InformationThreshold, RidgeLeverageSampling
+from botorch_bkb import BBKB, DTCGP, InformationThreshold, RidgeLeverageSampling
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches import LazyBatch, SumRule
 from botorch_bkb.dictionaries import first_occurrences
@@ -74,6 +74,33 @@ def test_no_factory_without_device_in_the_arm_table(device):
         while not batch.complete:
             batch.pick()
         assert table.mean().device == table.variance().device == X.device
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"acquisition": "thompson", "coupled": False},
+        {"acquisition": "greedy", "batch_rule": "hold"},
+        {"norm_bound": "double", "width": "information", "keep_coordinates": False},
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_no_factory_without_device_in_the_optimizer(options, device):
+    X, Y = regression(60, device=device)
+    with NoImplicitDevice():
+        optimizer = BBKB(X, seed=0, **options)
+        optimizer.tell(torch.arange(8, device=device), Y[:8])
+        optimizer.tell(X[:1] + 3, Y[:1])
+        for _ in range(5):
+            suggestion = optimizer.ask(3)
+            assert suggestion.X.device == suggestion.indices.device == X.device
+            optimizer.tell(suggestion, Y[suggestion.indices])
+        optimizer.set_arms(X[5:])
+        optimizer.load_state_dict(optimizer.state_dict())
+        assert optimizer.best().X.device == optimizer.dictionary.device == X.device
+        assert optimizer.model.posterior(X[:3]).mean.device == X.device
 
 
 OTHER = "cuda" if torch.backends.cuda.is_built() else "meta"
