@@ -191,7 +191,7 @@ def algorithms(report: Report, setting: Setting, budget: int, seeds: int, short:
     r"""All of them, with both widths; those that go one by one on a shorter run."""
     cases: list[tuple[str, type[ArmOptimizer], dict[str, Any], int]] = [
         ("BBKB", BBKB, {}, budget),
-        ("BBKB fresh coins", BBKB, {"coupled": False}, short),
+        ("BBKB fresh coins", BBKB, {"coupled": False}, max(short, budget // 4)),
         ("BBKB oversampling 8", BBKB, {"oversampling": 8.0}, budget),
         ("BBKB heuristic", BBKB, {"width": "heuristic"}, budget),
         ("BBKB Thompson", BBKB, {"acquisition": "thompson"}, budget),
