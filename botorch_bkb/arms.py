@@ -27,6 +27,8 @@ from botorch_bkb.linalg import Extension, Observed, SlidingFactor, solve_rows
 CHANGES_BEFORE_REBUILD = 64
 #: Room for points that join before the next rebuild, as a share of the dictionary.
 SPARE = 0.5
+#: ``k(x,x)`` times counts over noise beyond which rounding errors of thin products would show.
+LARGEST_PRECISION = 1e6
 #: Rows that go through a change at a time.
 CHUNK = 8192
 
@@ -137,8 +139,9 @@ class ArmTable:
     def moments_at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         r"""Means and variances of a few rows, without bringing all up to date."""
         z = self.coordinates(rows).double()
+        coef = self._factor.coefficients(self._observed())
         quad = squares_in(self._factor.Q, z)
-        return z @ self._factor.coefficients, self._residual[rows].clamp_min(0) + quad
+        return z @ coef, self._residual[rows].clamp_min(0) + quad
 
     def settled_variance(self, rows: Tensor) -> Tensor:
         r"""Variances of some rows when the dictionary was set: what it is next drawn by."""
@@ -167,7 +170,18 @@ class ArmTable:
         if self._Z is not None:
             return self._Z[rows, : self._factor.slots]
         X = self.X[rows]
-        return self._embed(X.view(-1, X.shape[-1])).to(X).view(*X.shape[:-1], -1)
+        flat = self._embed(X.reshape(-1, X.shape[-1])).to(X)
+        return flat.reshape(*X.shape[:-1], self._factor.slots)
+
+    @torch.no_grad()
+    def covariance_with(self, row: int) -> Tensor:
+        r"""Posterior covariances of all rows with one, ``A``, float64."""
+        factor, z = self._factor, self.coordinates(row).double()
+        explained = z - factor.N @ (factor.N.mT @ z) - factor.Q @ z
+        column = kernel_matrix(self.kernel, self.X, self.X[row : row + 1]).squeeze(-1)
+        for block in chunks(len(self.X), CHUNK):
+            column[block] -= (self.coordinates(block) @ explained.to(self.X)).double()
+        return column
 
     @property
     def inverse_information(self) -> Tensor:
@@ -215,8 +229,13 @@ class ArmTable:
         self.counts.index_add_(0, distinct, pulls)
         self.sums.index_add_(0, distinct, sums)
         U = self.coordinates(distinct).double()
-        self._waiting.append(self._factor.observe(U, self.noise_var / pulls, sums / pulls))
         self._read = None
+        try:
+            self._waiting.append(self._factor.observe(U, self.noise_var / pulls, sums / pulls))
+        except torch.linalg.LinAlgError:  # rounding errors: start from what is exact
+            settled = self._settled
+            self._rebuild(self.dictionary)
+            self._settled = settled
         if sum(thin.shape[-1] for thin in self._waiting) > self._factor.slots:
             self._sweep(self._waiting_changes())
 
@@ -230,9 +249,15 @@ class ArmTable:
         if self.rebuild_is_better(dictionary):
             self._rebuild(dictionary)
             return
+        try:
+            self._slide(dictionary)
+        except torch.linalg.LinAlgError:  # rounding errors: start from what is exact
+            self._rebuild(dictionary)
+
+    def _slide(self, dictionary: Tensor) -> None:
         leaving, joining = self._exchanged(dictionary)
         changes = self._waiting_changes()
-        extension = None
+        extension, observed = None, None
         if len(leaving):
             D, thin = self._factor.drop(leaving)
             changes += [Thin(D, residual=1), Thin(thin, quad=-1)]
@@ -240,7 +265,7 @@ class ArmTable:
             positions, extension, observed = self._former(joining)
             D, thin = self._factor.bring_back(positions, observed)
             changes += [Thin(D, residual=-1), Thin(thin, quad=1)]
-        self._sweep(changes, extension)
+        self._sweep(changes, observed, extension)
         self._read, self._settled, self.rebuilt = None, None, False
         self._changes += 1
 
@@ -251,7 +276,7 @@ class ArmTable:
         residual = prior - squares(z) + squares(z @ self._factor.N)
         quad = squares_in(self._factor.Q, z)
         more = {"_prior": prior, "_residual": residual, "_quad": quad}
-        more["_mean"] = z @ self._factor.coefficients
+        more["_mean"] = z @ self._factor.coefficients(self._observed())
         more["counts"] = more["sums"] = torch.zeros_like(prior)
         if self._settled is not None:
             more["_settled"] = residual.clamp_min(0) + quad
@@ -275,6 +300,8 @@ class ArmTable:
         leaving, joining = map(len, self._exchanged(dictionary))
         m, slots = len(self.dictionary), self._factor.slots
         if self._Z is None or self._changes >= CHANGES_BEFORE_REBUILD or leaving == m:
+            return True
+        if self.kernel_bound * float(self.counts.max()) > LARGEST_PRECISION * self.noise_var:
             return True
         # A rebuild is two triangular solves; each point that changes takes two columns.
         waiting = sum(thin.shape[-1] for thin in self._waiting)
@@ -317,13 +344,19 @@ class ArmTable:
     def _waiting_changes(self) -> list[Thin]:
         return [Thin(thin, quad=-1) for thin in self._waiting]
 
-    def _sweep(self, changes: list[Thin], extension: Extension | None = None) -> None:
+    def _sweep(
+        self,
+        changes: list[Thin],
+        observed: Observed | None = None,
+        extension: Extension | None = None,
+    ) -> None:
         r"""Bring every row up to date with all changes, in one product with the coordinates."""
         self._waiting = []
         if self._Z is None:
             self._embed_all()
             return
-        coef, slots = self._factor.coefficients, self._factor.slots
+        coef = self._factor.coefficients(observed or self._observed())
+        slots = len(coef)
         old = slots if extension is None else slots - len(extension.tail)
         # Columns that are squared and added up with signs, and one for the mean.
         signs = torch.cat([coef.new_empty(2, 0), *(change.signs for change in changes)], -1).mT
@@ -374,7 +407,7 @@ class ArmTable:
         self._factor, root = SlidingFactor.build(L, observed)
         self._spanned, m = dictionary, len(dictionary)
         self._Z = self.X.new_empty(len(self.X), m + int(SPARE * m) + 16) if self.keep else None
-        self._embed_all(root)
+        self._embed_all(root, observed)
         self._read, self._settled, self.rebuilt = None, None, True
         self._changes = 0
 
@@ -383,13 +416,13 @@ class ArmTable:
         points = self.X[self._spanned]
         return solve_rows(self._factor.points, kernel_matrix(self.kernel, X, points))
 
-    def _embed_all(self, root: Tensor | None = None) -> None:
+    def _embed_all(self, root: Tensor | None = None, observed: Observed | None = None) -> None:
         r"""``root`` is the lower factor of the information, if it is at hand."""
         if root is None:
             root = torch.linalg.cholesky(torch.linalg.inv(self._factor.Q))
         self._residual, self._quad = self._prior.clone(), torch.empty_like(self._prior)
         self._mean = torch.empty_like(self._prior)
-        coef = self._factor.coefficients
+        coef = self._factor.coefficients(observed or self._observed())
         for block in chunks(len(self.X), CHUNK):
             Z = self._embed(self.X[block])
             self._residual[block] -= squares(Z)

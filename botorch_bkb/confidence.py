@@ -73,7 +73,7 @@ def bkb(
     """
     alpha = (1 + accuracy) / (1 - accuracy)
     # log(kappa^2 t) stands for a log-determinant, which is never negative.
-    gain = max(0.0, math.log(kernel_bound * num_observations)) * effective_dimension
+    gain = math.log(max(1.0, kernel_bound * num_observations)) * effective_dimension
     bias = (1 + 1 / math.sqrt(1 - accuracy)) * math.sqrt(noise_var) * norm_bound
     return 2 * noise_bound * math.sqrt(alpha * gain + math.log(1 / delta)) + bias
 

@@ -9,6 +9,10 @@ from torch import Tensor
 MIX = (-4658895280553007687, -7723592293110705685)
 
 
+#: What a logical shift by 29 leaves.
+LOW = (1 << 35) - 1
+
+
 class RowIndex:
     r"""Finds equal rows by a 64-bit hash and a binary search.
 
@@ -29,7 +33,9 @@ class RowIndex:
     def __init__(self, X: Tensor) -> None:
         self.X = X
         self._sorted, self._order = hashes(X).sort(stable=True)
-        self.first = self.find(X)
+        found = self.find(X)
+        own = torch.arange(len(X), device=X.device)
+        self.first = torch.where(found < 0, own, found)  # of its own where two hashes collide
 
     def find(self, X: Tensor) -> Tensor:
         r"""The first equal row for each row of ``X``, or -1."""
@@ -52,8 +58,8 @@ def hashes(X: Tensor) -> Tensor:
     bits = bits.view(torch.int64) if X.dtype == torch.float64 else bits.float().view(torch.int32)
     bits = bits.long() + torch.arange(X.shape[-1], device=X.device)
     for constant in MIX:
-        bits = (bits ^ (bits >> 29)) * constant
+        bits = (bits ^ ((bits >> 29) & LOW)) * constant  # without the sign, which would repeat
     total = torch.zeros_like(bits[:, 0])
     for column in bits.mT:  # the order of columns matters
-        total = (total ^ (total >> 32)) * MIX[0] + column
+        total = (total ^ ((total >> 29) & LOW)) * MIX[0] + column
     return total

@@ -74,6 +74,13 @@ def check_max_size(size: int | None) -> None:
         raise InputDataError(f"A dictionary needs at least one point, got a size of {size}.")
 
 
+def check_positive_integer(name: str, value: int | None) -> None:
+    r"""Raise unless ``value`` is None or a positive integer."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return
+    raise InputDataError(f"{name} must be a positive integer, got {value!r}.")
+
+
 def check_between(
     name: str, value: float | None, low: float, high: float, ends: bool = False
 ) -> None:

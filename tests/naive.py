@@ -91,16 +91,21 @@ def batch(
     width: float,
     threshold: float,
     rule: str = "sum",
+    K: Tensor | None = None,
 ) -> list[int]:
     r"""BBKB, Algorithm 1, L4-L10: one batch over all arms, everything computed at each pick.
 
     ``K_as`` are all arms against the dictionary, ``prior`` their ``k(x,x)``; ``counts`` the
-    pulls so far. The rule of L5 uses scores (variances over noise), as the proofs do.
+    pulls so far. The rule of L5 uses scores (variances over noise), as the proofs do. With the
+    kernel ``K`` of all arms the posterior is exact: every pick joins the dictionary.
     """
 
     def scores(counts: Tensor) -> Tensor:
         rows = torch.repeat_interleave(torch.arange(len(counts)), counts.long())
         lam = torch.full((len(rows),), noise, dtype=K_as.dtype)
+        if K is not None:
+            full = K[rows][:, rows] + torch.diag(lam)
+            return (prior - (K[:, rows] @ full.inverse() * K[:, rows]).sum(-1)) / noise
         zero = torch.zeros_like(lam)
         _, cov = dtc(K_ss, K_as[rows], K_as, torch.diag(prior), zero, lam)
         return cov.diagonal() / noise
@@ -142,12 +147,14 @@ class Run:
             self.noise
         )
 
-    def next_batch(self, S: list[int], threshold: float, rule: str) -> list[int]:
+    def next_batch(
+        self, S: list[int], threshold: float, rule: str, exact: bool = False
+    ) -> list[int]:
         counts = torch.bincount(torch.tensor(self.pulls), minlength=len(self.K)).double()
         mean, var = self.moments(S)
         picks = batch(
             self.K[S][:, S], self.K[:, S], self.K.diagonal(), counts, mean, self.noise,
-            self.width(), threshold, rule,
+            self.width(), threshold, rule, self.K if exact else None,
         )  # fmt: skip
         self.log_sum += float(torch.log1p(var[picks] / self.noise).sum())
         return picks

@@ -147,6 +147,43 @@ def test_log_determinant():
     assert table.log_determinant == pytest.approx(float(info.logdet()))
 
 
+@pytest.mark.parametrize("noise", [1e-3, 1e-5, 1e-7])
+def test_little_noise_and_an_ill_conditioned_kernel_do_not_drift(noise):
+    X = torch.rand(60, 1, dtype=torch.float64)
+    table = ArmTable(X, kernel(), noise, torch.arange(1))
+    for _ in range(80):
+        table.observe(torch.randint(60, (2,)), torch.sin(6 * X[:2, 0]))
+        chosen = table.pulled[torch.rand(len(table.pulled)) < 0.9]
+        table.set_dictionary(chosen if len(chosen) else table.pulled[:1])
+        new = ArmTable(X, kernel(), noise, table.dictionary, table.counts, table.sums)
+        # The kernel matrix has a condition of 1e12 and more: a rebuild is no better than this.
+        torch.testing.assert_close(table.mean(), new.mean(), atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(table.variance(), new.variance(), atol=1e-6, rtol=1e-6)
+
+
+def test_more_rows_than_coordinates_are_observed_by_their_information():
+    table = make(n=60, m=5)
+    before = table.log_determinant
+    rows = torch.arange(60)
+    table.observe(rows, torch.randn(60, dtype=torch.float64))
+    assert_current(table)
+    z = table.coordinates(rows)
+    counts = table.counts[rows]
+    info = torch.eye(5).double() + z.mT @ torch.diag(counts / NOISE) @ z
+    assert table.log_determinant == pytest.approx(float(info.logdet())) != before
+
+
+def test_covariances_with_one_row():
+    table = make(m=10)
+    table.set_dictionary(torch.arange(2, 13))
+    X, S = table.X, table.X[table.dictionary]
+    rows = table.pulled
+    noise = NOISE / table.counts[rows]
+    zero = torch.zeros(len(rows), dtype=torch.float64)
+    _, cov = naive.dtc(rbf(S, S), rbf(X[rows], S), rbf(X, S), rbf(X, X), zero, noise)
+    torch.testing.assert_close(table.covariance_with(7), cov[:, 7], atol=1e-8, rtol=0)
+
+
 def test_weights_are_fractions_of_pulls():
     table, other = make(), make()
     other.__init__(table.X, table.kernel, NOISE, table.dictionary, table.counts, table.sums)

@@ -7,10 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches import LazyBatch, SumRule, lazy
 from tests import naive
 from tests.problems import rbf
-from tests.test_arms import NOISE, make
+from tests.test_arms import NOISE, kernel, make
 
 
 def whole_batch(table, width, threshold) -> LazyBatch:
@@ -21,7 +22,7 @@ def whole_batch(table, width, threshold) -> LazyBatch:
 
 
 #: Sizes at which a small problem goes through elections and folds.
-SMALL = {"POOL": 3, "SINGLES": 1, "REFRESH": 2, "FOLD": 2}
+SMALL = {"POOL": 3, "MOST": 20, "SINGLES": 1, "REFRESH": 2, "FOLD": 2}
 
 
 @given(
@@ -59,6 +60,15 @@ def test_the_sum_rule_never_gives_smaller_batches_than_the_product_rule():
     shorter = torch.tensor(batch.scores[:-1])
     assert (1 + shorter).prod() >= 1 + shorter.sum()
     assert 1 + shorter.sum() <= 6.0
+
+
+def test_equal_bounds_do_not_let_everybody_stand():
+    X = 100 * torch.arange(20_000, dtype=torch.float64).unsqueeze(-1)
+    table = ArmTable(X, kernel(), 2.0, torch.tensor([0]))
+    batch = whole_batch(table, 2.0, 4.0)
+    # The first arm is in the dictionary; what another has beyond it never falls within a batch.
+    assert batch.picks == [0] + [1] * (len(batch.picks) - 1)
+    assert batch.refreshed < 5000 and len(batch._pool) < 5000
 
 
 def test_only_arms_near_the_top_are_examined_again():

@@ -1,6 +1,7 @@
 r"""Picking a batch from a table of arms: what to pick, and when to stop."""
 
 from botorch_bkb.batches.batch import Batch
+from botorch_bkb.batches.exact import ExactBatch
 from botorch_bkb.batches.lazy import LazyBatch
 from botorch_bkb.batches.rules import (
     BatchRule,
@@ -14,6 +15,7 @@ from botorch_bkb.batches.sampled import GreedyBatch, ThompsonBatch
 __all__ = [
     "Batch",
     "BatchRule",
+    "ExactBatch",
     "GreedyBatch",
     "HoldingRule",
     "LazyBatch",

@@ -28,13 +28,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_bkb.arms import ArmTable, squares, squares_in
+from botorch_bkb.arms import CHUNK, ArmTable, squares, squares_in
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.rules import BatchRule
+from botorch_bkb.belief import chunks
 
 #: Arms that stand for election at first; four times as many when the best of them falls below the
 #: rest, whose bounds are those of the beginning of the batch.
 POOL = 64
+#: As many may stand; beyond, all arms are brought up to date and the election starts again.
+MOST = 1024
 #: Stale arms brought up to date one by one for a pick, before they are taken many at a time.
 SINGLES = 4
 #: How many at a time.
@@ -85,7 +88,6 @@ class LazyBatch(Batch):
         self.width, self.refreshed = width, 0
         mean, var = table.moments()
         self._mean, self._var = mean[: self.num_arms], var[: self.num_arms]
-        self._upper = self._mean + width * self._var.sqrt()
         self._Q = table.inverse_information
         self._G = torch.zeros(FOLD, len(self._Q), dtype=torch.float64, device=mean.device)
         self._picked = self._folded = 0
@@ -93,10 +95,11 @@ class LazyBatch(Batch):
         self._directions: dict[int, Tensor] = {}  # Q z of the arms picked since the last fold
         self._pool: dict[int, Arm] = {}
         self._heap: list[tuple[float, int]] = []
+        self._since = 0  # how many picks all arms have seen
+        self._unseen: list[Tensor] = []  # the others, ``g`` of each
         for row in kwargs.get("stragglers", ()):
             self._hallucinate(row)
-        self._first = int(self._upper.argmax())
-        self._elect(POOL)
+        self._begin()
 
     def _choose(self) -> int:
         singles = 0
@@ -104,8 +107,9 @@ class LazyBatch(Batch):
             negative, row = self._heap[0]
             arm = self._pool[row]
             # Among equal bounds the first row wins, and it may be outside, but for the very first.
-            if -negative <= self._outside and (row != self._first or arm.seen):
-                self._elect(4 * len(self._pool))
+            first = row == self._first and arm.seen == self._since
+            if -negative <= self._outside and not first:
+                self._look_further(tied=-negative == self._outside)
                 continue
             if arm.seen == self._picked:
                 break
@@ -121,6 +125,25 @@ class LazyBatch(Batch):
 
     # ------------------------------------------------------------------ the pool
 
+    def _begin(self) -> None:
+        self._upper = self._mean + self.width * self._var.sqrt()
+        self._first = int(self._upper.argmax())
+        self._pool, self._heap = {}, []
+        self._elect(POOL)
+
+    def _look_further(self, tied: bool) -> None:
+        r"""Let more arms stand, or bring all up to date where these would be too many."""
+        size = 4 * len(self._pool)
+        if not self._unseen or not (tied or size > MOST):
+            self._elect(size)
+            return
+        thin = torch.stack(self._unseen, -1).to(self.table.X)
+        var = self._var.clone()
+        for block in chunks(self.num_arms, CHUNK):
+            var[block] -= squares((self.table.coordinates(block) @ thin).double())
+        self._var, self._unseen, self._since = var.clamp_min(0), [], self._picked
+        self._begin()
+
     def _elect(self, size: int) -> None:
         r"""Let the ``size`` highest bounds stand, and remember how high the others may be."""
         size, self._outside = min(size, self.num_arms), -math.inf
@@ -135,7 +158,7 @@ class LazyBatch(Batch):
 
     def _admit(self, row: int, mean: float, var: float) -> None:
         if row not in self._pool:
-            self._pool[row] = arm = Arm(mean, var, 0)
+            self._pool[row] = arm = Arm(mean, var, self._since)
             heapq.heappush(self._heap, self._entry(row, arm))
 
     def _entry(self, row: int, arm: Arm) -> tuple[float, int]:
@@ -195,6 +218,7 @@ class LazyBatch(Batch):
         v = self._directions[row] - G.mT @ (G @ z)
         gain = max(0.0, float(z @ v))
         torch.div(v, math.sqrt(self.table.noise_var + gain), out=self._G[b])
+        self._unseen.append(self._G[b].clone())
         self._picked += 1
         if b + 1 == FOLD:
             self._Q = self._Q - self._G.mT @ self._G

@@ -27,7 +27,8 @@ is a thin product with the coordinates, kept by the caller; here the thin matric
     extend s    z' = (z, zeta),      zeta = C^{-1} (k_s - Z_s z),         CC' = K_ss - Z_s Z_s'
 
 A point that was never in the dictionary is a former one as soon as the system is extended by it,
-and is then brought back.
+and is then brought back. Where rounding has eaten up what is factorised, torch raises
+``LinAlgError``, and the factor has to be built anew.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ from torch import Tensor
 from botorch_bkb.linalg.cholesky import safe_cholesky, solve_rows
 from botorch_bkb.linalg.factor import gram
 
+#: Steps of refinement of the mean.
+REFINEMENTS = 2
 #: A point this close to the span of the dictionary, relative to its norm, counts as inside.
 NEARLY_DEPENDENT = 1e-6
 
@@ -115,16 +118,27 @@ class SlidingFactor:
         r"""``m x slots``, the dictionary."""
         return self.points[self.active]
 
-    @property
-    def coefficients(self) -> Tensor:
-        r"""``Q r``: the mean is ``z(x)'Q r``."""
-        return self.Q @ self.rhs
+    def coefficients(self, observed: Observed) -> Tensor:
+        r"""``Q r``: the mean is ``z(x)'Q r``.
+
+        Refined with the data themselves: ``r`` grows with counts over noise, and so does what
+        rounding errors of ``Q`` would do to the mean.
+        """
+        coef = self.Q @ self.rhs
+        for _ in range(REFINEMENTS):
+            missing = (observed.rewards - observed.Z @ coef) / observed.noise
+            rest = observed.Z.mT @ missing - coef
+            coef = coef + self.Q @ (rest - self.N @ (self.N.mT @ rest))
+        return coef
 
     def observe(self, U: Tensor, noise: Tensor, rewards: Tensor) -> Tensor:
         r"""``b`` rows are observed, with noise variances; returns ``T``."""
         self.rhs = self.rhs + U.mT @ (rewards / noise)
+        if len(U) > self.slots:  # as many rows with the same information suffice
+            U = torch.linalg.qr(U / noise.sqrt().unsqueeze(-1)).R
+            noise = torch.ones_like(U[:, 0])
         Y = self.Q @ U.mT
-        C = psd_safe_cholesky(torch.diag(noise) + U @ Y)
+        C = torch.linalg.cholesky(torch.diag(noise) + U @ Y)
         self.log_determinant += _log_det(C) - float(noise.log().sum())
         thin = solve_rows(C, Y)
         self.Q = torch.addmm(self.Q, thin, thin.mT, alpha=-1)
@@ -144,7 +158,7 @@ class SlidingFactor:
         own = own - self.N @ (self.N.mT @ own)
         D = torch.linalg.qr(own / torch.linalg.vector_norm(own, dim=0)).Q
         Y = self.Q @ D
-        C = psd_safe_cholesky(D.mT @ Y)
+        C = torch.linalg.cholesky(D.mT @ Y)
         self.log_determinant += _log_det(C)
         self.active, M = self.active[stays], self.M[:, stays]
         self.M = M - D @ (D.mT @ M)
@@ -187,7 +201,7 @@ class SlidingFactor:
         border = observed.Z.mT @ weighted
         explained = self.Q @ border
         eye = torch.eye(k, dtype=new.dtype, device=new.device)
-        schur = psd_safe_cholesky(new.mT @ weighted + eye - border.mT @ explained)
+        schur = torch.linalg.cholesky(new.mT @ weighted + eye - border.mT @ explained)
         self.log_determinant += _log_det(schur)
         thin = solve_rows(schur, explained - D)
         self.Q = torch.addmm(self.Q, thin, thin.mT)

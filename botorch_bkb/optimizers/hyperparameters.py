@@ -84,6 +84,8 @@ class Tuning:
         self.fit_kernel = self.fits and (covar_module is None or bool(refit))
         self.fit_noise = self.fits and (noise_var is None or bool(refit))
         self.noise_given = noise_var
+        #: Whether the noise variance is given, and stays so.
+        self.noise_fixed = noise_var is not None and not refit
         d = arms.shape[-1]
         self.bounds: Tensor | None = None
         if covar_module is None:
@@ -111,7 +113,8 @@ class Tuning:
         if not self.standardise:
             return hyper
         offset, scale = history.standardisation()
-        noise = hyper.noise_var if noise_known is None else noise_known / scale**2
+        known = self.noise_given if noise_known is None else noise_known
+        noise = hyper.noise_var if known is None else known / scale**2
         return replace(hyper, noise_var=noise, offset=offset, scale=scale)
 
     def fit(

@@ -20,19 +20,25 @@ from torch import Tensor
 
 from botorch_bkb import confidence
 from botorch_bkb.arms import ArmTable
-from botorch_bkb.batches import Batch, BatchRule, GreedyBatch, LazyBatch, ThompsonBatch
+from botorch_bkb.batches import Batch, BatchRule, ExactBatch, GreedyBatch, LazyBatch, ThompsonBatch
 from botorch_bkb.batches.rules import as_batch_rule
 from botorch_bkb.models import DTCGP
 from botorch_bkb.optimizers.history import History
 from botorch_bkb.optimizers.hyperparameters import Tuning
-from botorch_bkb.optimizers.reading import check_arms, read_points, read_rewards, read_variances
+from botorch_bkb.optimizers.reading import (
+    check_arms,
+    check_suggestion,
+    read_points,
+    read_rewards,
+    read_variances,
+)
 from botorch_bkb.optimizers.resampling import Resampling
 from botorch_bkb.optimizers.settling import Settling
 from botorch_bkb.optimizers.state import BatchRecord, Change, Pending, Recipe, State
 from botorch_bkb.optimizers.suggestion import BatchCompleteError, Best, Suggestion
 from botorch_bkb.optimizers.tables import Tables
 from botorch_bkb.optimizers.width import DEPEND_ON_NORM, Progress, Theorem, Width, Widths, as_width
-from botorch_bkb.validation import check_between, check_max_size
+from botorch_bkb.validation import check_between, check_max_size, check_positive_integer
 
 #: Of saved states.
 VERSION = 1
@@ -131,8 +137,8 @@ class ArmOptimizer:
         check_arms(arms)
         check_between("delta", delta, 0, 1)
         check_between("epsilon", epsilon, 0, 1, ends=True)
-        check_between("max_batch_size", max_batch_size, 1, math.inf, ends=True)
-        check_between("horizon", horizon, 1, math.inf, ends=True)
+        check_positive_integer("max_batch_size", max_batch_size)
+        check_positive_integer("horizon", horizon)
         check_between("noise_bound", noise_bound, 0, math.inf)
         check_max_size(max_dictionary)
         self.delta, self.epsilon, self.max_batch_size = delta, epsilon, max_batch_size
@@ -165,7 +171,7 @@ class ArmOptimizer:
             norm_bound=1.0 if isinstance(norm_bound, str) else float(norm_bound),
             horizon=horizon,
             next_fit=self.tuning.first_fit,
-            noise_known=None if self.tuning.fit_noise else noise_var,
+            noise_known=noise_var if self.tuning.noise_fixed else None,
             random=self._generator.get_state(),
         )
         self._cached_table: ArmTable | None = None
@@ -186,8 +192,7 @@ class ArmOptimizer:
         Raises:
             BatchCompleteError: The batch is complete: tell results first.
         """
-        if n is not None and (isinstance(n, bool) or not isinstance(n, int) or n < 1):
-            raise InputDataError(f"n must be a positive integer or None, got {n!r}.")
+        check_positive_integer("n", n)
         state, batch = self._current_batch()
         assert state.batch is not None
         if batch.complete:
@@ -241,6 +246,8 @@ class ArmOptimizer:
             "max_size": self.max_batch_size,
         }
         if self.acquisition == "ucb":
+            if self.exact:
+                return ExactBatch(table, rule, record.width, **options)
             return LazyBatch(table, rule, record.width, **options)
         generator = torch.Generator().manual_seed(record.seed)
         if self.acquisition == "thompson":
@@ -267,6 +274,8 @@ class ArmOptimizer:
         """
         state, device = self._state, self.arms.device
         read = read_points(points, self.tables.index, state.added, state.pending)
+        if isinstance(points, Suggestion):
+            check_suggestion(points, self.tables.points(state, read.rows))
         q = len(read.rows)
         rewards = read_rewards("Y", Y, q, device)
         variances = None if Yvar is None else read_variances(Yvar, q, device)
@@ -288,12 +297,13 @@ class ArmOptimizer:
         )
         unasked = sum(id_ is None for id_ in read.ids)
         state = replace(state, unasked=state.unasked + unasked)
-        if not state.pending:
+        # The first results are settled at once: until then there is no dictionary.
+        if not state.pending or not self.num_observations:
             state, table = self._settled(state, table)
         self._replace(state, table)
 
     def _with_known_noise(self, state: State, variances: Tensor | None) -> State:
-        if variances is None or not self.tuning.fit_noise or state.noise_known is not None:
+        if variances is None or self.tuning.noise_fixed or state.noise_known is not None:
             return state
         if state.history.num_observations:
             raise InputDataError(
@@ -322,7 +332,7 @@ class ArmOptimizer:
                 scores[i] = pending.pop(id_).score
         logged = torch.tensor(scores, dtype=torch.float64, device=weights.device) * weights
         gap = (state.hyper.to_model(rewards) - mean).abs()
-        state = self.widths.with_norm_doubled(state, table, gap, var.sqrt())
+        state = self.widths.with_norm_doubled(state, table, gap, var.sqrt(), weights)
         return replace(
             state,
             pending=pending,
@@ -497,7 +507,8 @@ class ArmOptimizer:
         load. Safe to store with ``torch.save`` and to load with ``weights_only=True``.
         """
         header = {"version": VERSION, "algorithm": type(self).__name__}
-        return {**header, "arms": self.tables.index.checksum, **self._state.to_dict()}
+        header |= {"arms": self.tables.index.checksum, "bounds": self.tuning.bounds}
+        return {**header, **self._state.to_dict()}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         r"""Go on where :meth:`state_dict` was taken.
@@ -518,10 +529,12 @@ class ArmOptimizer:
                     "Construct the optimizer as the saved one was, with the same arms."
                 )
         try:
+            bounds = rest.pop("bounds")
             state = State.from_dict(rest, self.tuning.initial.kernel, self.arms.device)
+            bounds = None if bounds is None else bounds.to(self.arms)
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise InputDataError(f"The state is damaged or of another kind: {error}") from error
-        self._state = state
+        self._state, self.tuning.bounds = state, bounds
         self._cached_table, self._cached_batch = None, None
 
 

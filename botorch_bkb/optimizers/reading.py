@@ -14,6 +14,9 @@ from botorch_bkb.optimizers.suggestion import Suggestion
 from botorch_bkb.rows import RowIndex
 from botorch_bkb.validation import check_finite, check_variances
 
+#: Rewards beyond this cannot be squared.
+LARGEST = 1e150
+
 
 class Points(NamedTuple):
     r"""Points of a tell as rows of the table."""
@@ -60,6 +63,8 @@ def read_points(
             "Points must be a Suggestion, a list of rows of the arms or a q x d tensor, got "
             f"{type(points).__name__}: {error}"
         ) from None
+    if values.shape == (0,):
+        return Points(values.long(), added[:0], ())
     if values.is_floating_point():
         rows, new = _read_inputs(values, arms, added)
     else:
@@ -77,6 +82,15 @@ def _read_suggestion(points: Suggestion, added: Tensor, pending: Mapping[int, Pe
         )
     rows = [pending[id_].row for id_ in points.ids]
     return Points(torch.tensor(rows, dtype=torch.long, device=added.device), added[:0], points.ids)
+
+
+def check_suggestion(points: Suggestion, X: Tensor) -> None:
+    r"""Raise unless the points of a suggestion are those that are pending under its ids."""
+    if points.X.shape != X.shape or not torch.equal(points.X.to(X), X):
+        raise InputDataError(
+            "The suggestion's points are not those asked under its ids: tell it to the optimizer "
+            "that suggested it."
+        )
 
 
 def _read_indices(values: Tensor, arms: RowIndex) -> Tensor:
@@ -101,8 +115,8 @@ def _read_inputs(X: Tensor, arms: RowIndex, added: Tensor) -> tuple[Tensor, Tens
             f"X must be q x {d}, as the arms, got shape {tuple(X.shape)}: indices must be "
             "integers, and a single point needs a first dimension of one."
         )
-    check_finite("X", X)
     X = X.to(arms.X)
+    check_finite("X", X)
     rows = arms.find(X)
     if len(added):
         earlier = RowIndex(added).find(X)
@@ -137,6 +151,11 @@ def read_rewards(name: str, values: Any, q: int, device: torch.device) -> Tensor
             f"shape {tuple(values.shape)}."
         )
     check_finite(name, values)
+    if values.numel() and float(values.abs().max()) > LARGEST:
+        raise InputDataError(
+            f"{name} must be below {LARGEST:g} in absolute value, got {float(values.abs().max())}: "
+            "rescale it."
+        )
     return values.detach().reshape(q)
 
 

@@ -2,7 +2,7 @@ r"""The state of a run: one frozen value, replaced whole, saved as plain tensors
 
 The table of arms is not part of it. What is kept instead is how to arrive at the very same
 table, to the last bit: the history and the dictionary at its last rebuild, and the changes
-since then, never more than a few dozen.
+since then: a few dozen dictionaries, and what was told between them.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ class BatchCompleteError(BotorchError):
     r"""Feedback is needed before the next suggestion."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Suggestion:
     r"""Points to be evaluated.
 
@@ -44,7 +44,7 @@ class Suggestion:
         return Suggestion(self.X[part], self.indices[part], self.ids[part])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Best:
     r"""The arm of highest posterior mean.
 

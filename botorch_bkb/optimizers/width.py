@@ -123,6 +123,10 @@ def as_width(width: str | float | Width | None, *, fitted: bool, theorem: Theore
     )
 
 
+#: A posterior standard deviation this small, relative to the prior's, counts as none.
+NEGLIGIBLE = 1e-6
+
+
 @dataclass(frozen=True)
 class Widths:
     r"""Widths of a run.
@@ -162,7 +166,9 @@ class Widths:
             raise InputDataError(f"A width must be finite and not negative, got {width}.")
         return width
 
-    def with_norm_doubled(self, state: State, table: ArmTable, gap: Tensor, sd: Tensor) -> State:
+    def with_norm_doubled(
+        self, state: State, table: ArmTable, gap: Tensor, sd: Tensor, weights: Tensor
+    ) -> State:
         r"""Double ``F`` until no observation is outside of its interval by more than noise.
 
         Args:
@@ -170,16 +176,20 @@ class Widths:
             table: Its table.
             gap: ``q`` distances of the observations from their posterior means.
             sd: ``q`` posterior standard deviations.
+            weights: ``q`` numbers ``lambda / v`` for pulls with noise variance ``v``.
         """
         if not self.doubles_norm:
             return state
         t = state.history.num_observations + len(gap)
         noise = confidence.noise_over_time(t, self._noise_bound(state), self.delta)
+        gap = gap - noise / weights.sqrt()
+        # Where nothing is left to learn no norm explains an outlier.
+        learnable = sd > NEGLIGIBLE * math.sqrt(table.kernel_bound)
         width = self.now(state, table)
-        while bool((gap > width * sd + noise).any()):
+        while bool((learnable & (gap > width * sd)).any()):
             doubled = replace(state, norm_bound=2 * state.norm_bound)
             wider = self.now(doubled, table)
-            if not width < wider < math.inf:  # a width of the user's that has no norm in it
+            if not width < wider:  # a width of the user's that has no norm in it
                 break
             state, width = doubled, wider
         return state

@@ -124,6 +124,16 @@ class TestTell:
         optimizer.tell(first[1:], problem.rewards(first[1:].indices))
         assert len(optimizer.pending) == 0
 
+    def test_part_of_the_first_batch_is_a_belief_already(self):
+        arms = torch.linspace(0, 10, 50, dtype=torch.float64).unsqueeze(-1)
+        optimizer = BBKB(arms, covar_module=kernel(), noise_var=10.0, batch_threshold=3.0, seed=0)
+        suggestion = optimizer.ask()
+        optimizer.tell(suggestion[11], [5.0])
+        assert torch.equal(optimizer.dictionary, suggestion[11].X)
+        mean = optimizer.model.posterior(arms).mean.squeeze(-1)
+        torch.testing.assert_close(mean, optimizer._table().mean())
+        assert optimizer.best().mean == pytest.approx(5 / 11)
+
     def test_by_indices_by_inputs_and_by_suggestion_are_the_same(self):
         beliefs = []
         for how in ("suggestion", "indices", "list", "X"):

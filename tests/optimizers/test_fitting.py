@@ -143,6 +143,18 @@ def test_known_noise_levels_replace_the_fitted_noise():
     assert late.num_observations == 1
 
 
+def test_noise_is_in_units_of_the_rewards_always():
+    A = torch.linspace(0, 10, 50, dtype=torch.float64).unsqueeze(-1)
+    given = {"covar_module": kernel(), "seed": 0}
+    never = GPUCB(A, refit=False, **given)
+    never.tell([1, 2], [0.0, 100.0], [4.0, 4.0])
+    never.tell([30], [300.0], [4.0])
+    assert never.model.likelihood.noise.tolist() == pytest.approx([4.0] * 3)
+    refit = GPUCB(A, noise_var=4.0, refit=True, **given)
+    refit.tell([1, 20, 40], [0.0, 100.0, 300.0])
+    assert refit.model.likelihood.noise.tolist() == pytest.approx([4.0] * 3)
+
+
 def test_a_failed_fit_keeps_the_earlier_hyperparameters(monkeypatch):
     from botorch.exceptions.errors import ModelFittingError
 

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from botorch.exceptions.errors import InputDataError
 from gpytorch.kernels import LinearKernel, RBFKernel, ScaleKernel
 
-from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, EpsilonGreedy, MiniGPUCB
+from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, EpsilonGreedy, MiniGPUCB, rows
 from botorch_bkb.optimizers.history import History
 from botorch_bkb.rows import RowIndex
 from tests.optimizers.support import Problem, kernel
@@ -113,7 +114,59 @@ def test_a_kernel_that_returns_nan_is_refused_and_nothing_happens():
     assert optimizer.num_observations == 0
 
 
+class TestRefusals:
+    def test_rewards_that_cannot_be_squared(self):
+        optimizer = BBKB(torch.rand(9, 1).double(), seed=0)
+        with pytest.raises(InputDataError, match="rescale"):
+            optimizer.tell([1, 2], [1e200, -1e200])
+        assert optimizer.num_observations == 0
+
+    def test_inputs_that_overflow_the_dtype_of_the_arms(self):
+        optimizer = GPUCB(torch.rand(9, 1), **GIVEN)
+        with pytest.raises(InputDataError, match="finite"):
+            optimizer.tell(torch.tensor([[1e39]]).double(), [1.0])
+
+    @pytest.mark.parametrize("size", [float("inf"), 2.5, 0, True])
+    def test_sizes_that_are_no_numbers(self, size):
+        with pytest.raises(InputDataError, match="max_batch_size"):
+            MiniGPUCB(torch.zeros(1, 1).double(), max_batch_size=size)
+
+    def test_a_suggestion_of_another_optimizer(self):
+        arms = torch.rand(9, 1).double()
+        ours, other = GPUCB(arms, seed=0), GPUCB(arms.flip(0), seed=0)
+        ours.ask()
+        with pytest.raises(InputDataError, match="that suggested it"):
+            ours.tell(other.ask(), [1.0])
+        assert ours.num_observations == 0
+
+
+def test_nothing_to_tell_is_told():
+    optimizer = BBKB(torch.rand(9, 1).double(), seed=0)
+    for nothing in ([], torch.empty(0, 1).double(), torch.empty(0).long()):
+        optimizer.tell(nothing, [])
+    assert optimizer.num_observations == 0
+
+
+def test_a_kernel_that_is_zero_has_a_width():
+    zero = torch.zeros(1, 1).double()
+    for algorithm in ALL:
+        optimizer = algorithm(
+            zero, covar_module=LinearKernel().double(), noise_var=0.1, width="theory",
+            max_batch_size=20,
+        )  # fmt: skip
+        assert len(optimizer.ask()) <= 20
+
+
 class TestRows:
+    def test_a_collision_of_hashes_leaves_rows_where_they_are(self, monkeypatch):
+        monkeypatch.setattr(rows, "hashes", lambda X: torch.zeros(len(X), dtype=torch.long))
+        index = RowIndex(torch.tensor([[1.0], [2.0], [1.0]]))
+        assert index.first.tolist() == [0, 1, 0]
+
+    def test_complements_do_not_collide(self):
+        X = torch.tensor([[1.0], [-3.9999999999999996], [5.0]]).double()
+        assert RowIndex(X).first.tolist() == [0, 1, 2]
+
     def test_equal_rows_are_found(self):
         for dtype in (torch.float32, torch.float64):
             X = torch.randint(-3, 4, (500, 3)).to(dtype)

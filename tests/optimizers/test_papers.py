@@ -6,13 +6,14 @@ import math
 
 import pytest
 import torch
+from gpytorch.kernels import LinearKernel
 from hypothesis import given
 from hypothesis import strategies as st
 
 from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, MiniGPUCB
 from botorch_bkb.dictionaries.leverage import RidgeLeverageSampling, smallest_coins
 from tests import naive
-from tests.optimizers.support import NOISE, Problem, play
+from tests.optimizers.support import NOISE, Problem, kernel, play
 from tests.problems import rbf
 
 ALGORITHMS = [
@@ -22,6 +23,8 @@ ALGORITHMS = [
     (GPBUCB, "product", 4.0, {"batch_threshold": 4.0}),
     (BBKB, "sum", 3.0, {"batch_threshold": 3.0}),
     (BBKB, "sum", 3.0, {"batch_threshold": 3.0, "coupled": False}),
+    (GPBUCB, "product", 4e4, {"batch_threshold": 4e4}),
+    (GPBUCB, "sum", 30.0, {"batch_threshold": 30.0, "batch_rule": "sum"}),
     (MiniGPUCB, "hold", 2.0, {}),
     (BKB, "hold", 2.0, {"batch_rule": "hold"}),
 ]
@@ -41,7 +44,7 @@ def test_every_pick_equals_the_plain_transcription(algorithm, rule, threshold, o
     while optimizer.num_observations < 150:
         S = optimizer._table().dictionary.tolist()
         assert optimizer.width_now == pytest.approx(run.width(), rel=1e-9)
-        expected = run.next_batch(S, threshold, rule)
+        expected = run.next_batch(S, threshold, rule, exact=algorithm.exact)
         suggestion = optimizer.ask()
         assert suggestion.indices.tolist() == expected
         rewards = problem.rewards(suggestion.indices)
@@ -164,6 +167,17 @@ def test_an_interval_of_the_wrong_norm_is_noticed():
     for _ in play(optimizer, honest, 100):
         pass
     assert optimizer.norm_bound == 1.0
+
+
+def test_outliers_that_no_norm_explains_do_not_double_it():
+    arms = torch.linspace(0, 10, 50, dtype=torch.float64).unsqueeze(-1)
+    noisy = GPUCB(arms, covar_module=kernel(), noise_var=0.01, norm_bound="double", seed=0)
+    noisy.tell([0, 20, 40], [100.0, -100.0, 50.0], [1e4] * 3)
+    assert noisy.norm_bound == 1.0
+    linear = LinearKernel().double()
+    flat = GPUCB(arms, covar_module=linear, noise_var=0.01, norm_bound="double", seed=0)
+    flat.tell([0], [100.0])  # where the kernel is zero
+    assert flat.norm_bound == 1.0
 
 
 def test_a_horizon_outlived_raises_oversampling():

@@ -110,6 +110,16 @@ def test_a_state_of_something_else_is_refused():
         assert fresh.num_observations == 0
 
 
+def test_other_arms_are_scaled_as_the_first_ones_after_loading():
+    arms = torch.linspace(0, 1, 11, dtype=torch.float64).unsqueeze(-1)
+    a, b = GPUCB(arms, seed=0), GPUCB(5 * arms, seed=0)
+    a.tell([0, 5, 10], [0.0, 1.0, 0.0])
+    a.set_arms(5 * arms)
+    b.load_state_dict(through_a_file(a.state_dict()))
+    assert a.best().mean == b.best().mean
+    assert torch.equal(a.ask().indices, b.ask().indices)
+
+
 def test_saving_is_small_and_leaves_the_run_alone():
     problem = Problem(num_arms=2000)
     optimizer = BBKB(problem.arms, **problem.options())

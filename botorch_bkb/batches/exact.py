@@ -1,0 +1,97 @@
+r"""``ExactBatch``: upper confidence bounds where every pick joins the dictionary at once.
+
+GP-BUCB's posterior is that of everything observed *and* hallucinated. A pick that is not in the
+dictionary takes its own residual with it, so its covariance with all arms is needed. With ``c(x)``
+the covariances with the ``D`` distinct picks at the start of the batch, pulled ``n`` times,
+
+.. code-block:: text
+
+    var_b(x) = var_0(x) - c(x)' P c(x),     P = (diag(lambda / n) + C_DD)^{-1}
+
+and a pick changes ``P`` by rank one: ``O(A D)`` a pick, ``O(A m)`` for each new distinct one.
+
+Reference:
+    Desautels, Krause, Burdick: Parallelizing exploration-exploitation tradeoffs in Gaussian
+    process bandit optimization. JMLR 2014.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from botorch_bkb.arms import ArmTable
+from botorch_bkb.batches.batch import Batch
+from botorch_bkb.batches.rules import BatchRule
+
+
+class ExactBatch(Batch):
+    r"""Picks ``argmax mean + width sd`` one after another, conditioning on each exactly.
+
+    Args:
+        table: The arms; it must not change while the batch is picked.
+        rule: When the batch is complete.
+        width: Width of the bounds in posterior standard deviations.
+        kwargs: As for :class:`~botorch_bkb.batches.batch.Batch`.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb.arms import ArmTable
+        >>> from botorch_bkb.batches import ExactBatch, ProductRule
+        >>> X = torch.linspace(0, 8, 9, dtype=torch.float64).unsqueeze(-1)
+        >>> table = ArmTable(X, RBFKernel().double(), 0.5, torch.tensor([0]))
+        >>> batch = ExactBatch(table, ProductRule(30.0), width=2.0)
+        >>> [batch.pick() for _ in range(3)]
+        [0, 5, 8]
+    """
+
+    @torch.no_grad()
+    def __init__(self, table: ArmTable, rule: BatchRule, width: float, **kwargs: Any) -> None:
+        super().__init__(table, rule, **kwargs)
+        self.width = width
+        mean, self._var = table.moments()
+        self._mean = mean[: self.num_arms]
+        self._places: dict[int, int] = {}  # of the distinct picks
+        self._pulls: list[int] = []
+        self._C = self._var.new_empty(len(self._var), 0)
+        self._P = self._var.new_empty(0, 0)
+        for row in kwargs.get("stragglers", ()):
+            self._condition(row)
+
+    def _choose(self) -> int:
+        upper = self._mean + self.width * self._var[: self.num_arms].sqrt()
+        row = int(upper.argmax())
+        self._condition(row)
+        return row
+
+    def _condition(self, row: int) -> None:
+        fall = self._again(self._places[row]) if row in self._places else self._new(row)
+        self._var = (self._var - fall).clamp_min(0)
+
+    def _again(self, i: int) -> Tensor:
+        r"""One pull more of a distinct pick; returns by how much all variances fall."""
+        n = self._pulls[i]
+        self._pulls[i] += 1
+        gap = self.table.noise_var / n - self.table.noise_var / (n + 1)
+        p = self._P[i]
+        scale = gap / (1 - gap * p[i])
+        self._P = self._P + scale * torch.outer(p, p)
+        return scale * (self._C @ p).square()
+
+    def _new(self, row: int) -> Tensor:
+        r"""The first pull of a pick; returns by how much all variances fall."""
+        column = self.table.covariance_with(row)
+        c = self._C[row]
+        p = self._P @ c
+        schur = self.table.noise_var + column[row].clamp_min(0) - c @ p
+        corner = torch.cat([-p, torch.ones_like(column[:1])])
+        padded = torch.nn.functional.pad(self._P, (0, 1, 0, 1))
+        self._P = padded + torch.outer(corner, corner) / schur
+        fall = (column - self._C @ p).square() / schur
+        self._places[row] = len(self._pulls)
+        self._pulls.append(1)
+        self._C = torch.cat([self._C, column.unsqueeze(-1)], -1)
+        return fall
