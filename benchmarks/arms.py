@@ -9,6 +9,7 @@ idle.
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
 import time
@@ -162,29 +163,27 @@ class Report:
 def against_the_transcription(
     report: Report, setting: Setting, budget: int, compared: int, seeds: int, limit: float
 ) -> None:
-    r"""The same algorithm without any of the shortcuts, and the same regret."""
-    ours, plain = [], []
-    for seed in range(seeds):
-        options = setting.options(budget)
-        optimizer = BBKB(setting.bandit.arms, seed=seed, **options)
-        ours.append(play(optimizer, setting.bandit, compared, seed))
-        plain.append(play_plainly(setting, compared, seed, budget, limit))
-        if plain[-1].pulls < compared:  # too slow: one seed, as far as it came
-            optimizer = BBKB(setting.bandit.arms, seed=seed, **options)
-            ours = [play(optimizer, setting.bandit, plain[-1].pulls, seed)]
-            plain = plain[-1:]
-            break
-    report.played(setting.name, "BBKB", ours)
-    report.played(setting.name, "BBKB, plain transcription", plain)
-    ratio = min(p.seconds for p in plain) / min(o.seconds for o in ours)
-    t = ours[-1].pulls
+    r"""The same algorithm without any of the shortcuts: the time of one run, the regret of some."""
+
+    def ours(pulls: int, seed: int) -> Played:
+        optimizer = BBKB(setting.bandit.arms, seed=seed, **setting.options(budget))
+        return play(optimizer, setting.bandit, pulls, seed)
+
+    plain = play_plainly(setting, budget, 0, budget, limit)
+    t = plain.pulls  # as far as it came
+    fast = ours(t, 0)
+    report.played(setting.name, "BBKB", [fast])
+    report.played(setting.name, "BBKB, plain transcription", [plain])
+    ratio = plain.seconds / fast.seconds
     report.claim(f"{setting.name}: plain over ours, t={t}", ">= 20", ratio, ratio >= 20)
-    if len(ours) > 1:
-        a, b = (torch.tensor([r.regret for r in runs]) for runs in (ours, plain))
-        gap = float((a.mean() - b.mean()).abs() / torch.maximum(a.std(), b.std()))
-        report.claim(
-            f"{setting.name}: gap of mean regrets in standard deviations", "<= 1", gap, gap <= 1
-        )
+    runs = [ours(compared, seed) for seed in range(seeds)]
+    plains = [play_plainly(setting, compared, seed, budget, math.inf) for seed in range(seeds)]
+    report.played(setting.name, "BBKB", runs)
+    report.played(setting.name, "BBKB, plain transcription", plains)
+    a, b = (torch.tensor([run.regret for run in some]) for some in (runs, plains))
+    gap = float((a.mean() - b.mean()).abs() / torch.maximum(a.std(), b.std()))
+    what = f"{setting.name}: gap of mean regrets at t={compared} in standard deviations"
+    report.claim(what, "<= 1", gap, gap <= 1)
 
 
 def algorithms(report: Report, setting: Setting, budget: int, seeds: int, short: int) -> None:
@@ -229,18 +228,22 @@ def stock(report: Report, setting: Setting, limit: float) -> None:
 def against_rebuilding(report: Report, setting: Setting, budget: int, horizon: int) -> None:
     r"""The same code made to embed all arms anew at every resparsification."""
     changes = arms.CHANGES_BEFORE_REBUILD
-    for what, coupled, asked in (("coupled", True, 8), ("fresh", False, 4)):
+    # Fresh coins close a batch with nearly every pick here: a shorter run says as much.
+    for what, coupled, asked, pulls in (
+        ("coupled", True, 8, budget),
+        ("fresh", False, 4, budget // 4),
+    ):
         runs = {}
         for mode, allowed in (("slides", changes), ("rebuilds", 0)):
             arms.CHANGES_BEFORE_REBUILD = allowed
             options = setting.options(horizon)
             optimizer = BBKB(setting.bandit.arms, seed=0, coupled=coupled, **options)
-            runs[mode] = play(optimizer, setting.bandit, budget, 0)
+            runs[mode] = play(optimizer, setting.bandit, pulls, 0)
             report.played(setting.name, f"{what} coins, {mode}", [runs[mode]])
         arms.CHANGES_BEFORE_REBUILD = changes
         ratio = runs["rebuilds"].seconds / runs["slides"].seconds
         report.claim(
-            f"{setting.name} to t={budget}, {what} coins: rebuilding over sliding",
+            f"{setting.name} to t={pulls}, {what} coins: rebuilding over sliding",
             f">= {asked}", ratio, ratio >= asked,
         )  # fmt: skip
 
@@ -333,12 +336,11 @@ def main() -> None:
     studies = [
         *((picking, s) for s in settings[:1]),
         *((over_time, s, 10 * T) for s in settings[:1]),
-        (against_the_transcription, settings[0], T, T, seeds, 10 * limit),
-        (against_the_transcription, settings[1], T, T // 2, seeds, 10 * limit),
-        (against_the_transcription, settings[2], T, 800 // scale, seeds, limit),
+        *((against_the_transcription, s, T, T // 5, seeds, limit) for s in settings[:2]),
+        (against_the_transcription, settings[2], T, T // 20, seeds, limit),
         (against_rebuilding, settings[2], 6_400 // scale, T),
         *((algorithms, s, T, seeds, T // 5) for s in settings[:2]),
-        (algorithms, settings[2], T, 1, T // 10),
+        (algorithms, settings[2], T // 2, 1, T // 10),
         *((stock, s, limit / 2) for s in settings[::2]),
         (report_a_million, 1_000_000 // scale, T),
     ]

@@ -64,10 +64,10 @@ class ArmOptimizer:
     standardised rewards, and BoTorch's default kernel to inputs scaled to the unit cube.
 
     What is proved: with ``width="theory"``, given kernel and noise, ``norm_bound`` a bound on the
-    norm of the function and ``oversampling="theory"``, all bounds hold at all arms and steps with
-    probability ``1 - delta`` and the regret is sublinear (the theorem in the table). Everything
-    else, the defaults included, is heuristic: the theorems' widths and oversampling are far larger
-    than what works best.
+    norm of the function, ``oversampling="theory"`` and ``coupled=False``, all bounds hold at all
+    arms and steps with probability ``1 - delta`` and the regret is sublinear (the theorem in the
+    table). Everything else, the defaults included, is heuristic: the theorems' widths and
+    oversampling are far larger than what works best.
 
     Args:
         arms: An ``A x d`` tensor. Its dtype and device are used throughout; everything
@@ -92,8 +92,10 @@ class ArmOptimizer:
         seed: Seed of all randomness.
         max_dictionary: The most points in the dictionary. The highest scores are kept where more
             were drawn, with one warning: the guarantees do not hold then.
-        coupled: Reuse each pull's coin from one draw of the dictionary to the next. Each draw has
-            the same law and fewer points change, which is faster; the proofs ask for fresh coins.
+        coupled: Keep each pull's coin from one draw of the dictionary to the next. Each draw has
+            the same law and fewer points change; the proofs ask for fresh coins. With fresh ones
+            and little oversampling every arm is left out of the dictionary now and then, and its
+            bound jumps up however often it was pulled: 8 and more is advisable then.
         acquisition: ``"ucb"``, ``"thompson"`` or ``"greedy"``; by default the class's own.
         batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"`` or a
             :class:`~botorch_bkb.batches.BatchRule`; by default the class's own.
@@ -141,6 +143,7 @@ class ArmOptimizer:
         check_positive_integer("horizon", horizon)
         check_between("noise_bound", noise_bound, 0, math.inf)
         check_max_size(max_dictionary)
+        arms = arms.detach().clone()  # what the user does to it later is nobody's business
         self.delta, self.epsilon, self.max_batch_size = delta, epsilon, max_batch_size
         self.batch_rule = as_batch_rule(batch_rule or self.default_batch_rule, batch_threshold)
         self.acquisition = acquisition or self.default_acquisition
@@ -487,7 +490,7 @@ class ArmOptimizer:
         r"""Exchange the arms; history and pending points stay (BKB, Appendix A).
 
         Args:
-            arms: ``A' x d``, of the same dtype and device.
+            arms: ``A' x d``, of the same dtype. Inputs are scaled as for the first arms.
         """
         check_arms(arms)
         if arms.shape[-1] != self.arms.shape[-1] or arms.dtype != self.arms.dtype:
@@ -495,6 +498,7 @@ class ArmOptimizer:
                 f"arms must be A x {self.arms.shape[-1]} of {self.arms.dtype}, as before, got "
                 f"{tuple(arms.shape)} of {arms.dtype}."
             )
+        arms = arms.detach().to(self.arms.device, copy=True)
         self.tables, self._state = self.tables.with_arms(arms, self._state)
         self._cached_table, self._cached_batch = None, None
 
