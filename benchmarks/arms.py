@@ -133,7 +133,7 @@ class Report:
 
     def row(self, study: str, what: str, figure: str, value: float) -> None:
         r"""One figure for the file."""
-        self.rows.append(f"{study},{what},{figure},{value:.6g}")
+        self.rows.append(f"{study},{what.replace(',', ';')},{figure},{value:.6g}")
 
     def played(self, study: str, what: str, runs: list[Played]) -> None:
         r"""All figures of some runs that differ in their seeds."""
