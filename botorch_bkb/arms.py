@@ -248,7 +248,16 @@ class ArmTable:
         """
         if self.rebuild_is_better(dictionary):
             self._rebuild(dictionary)
-            return
+        else:
+            self.slide(dictionary)
+
+    @torch.no_grad()
+    def slide(self, dictionary: Tensor) -> None:
+        r"""Exchange the dictionary by thin products.
+
+        Args:
+            dictionary: Rows of ``X``, without repetition; :meth:`rebuild_is_better` is false.
+        """
         try:
             self._slide(dictionary)
         except torch.linalg.LinAlgError:  # rounding errors: start from what is exact

@@ -16,8 +16,8 @@ class Batch(ABC):
 
     Args:
         table: The arms; it must not change while the batch is picked.
-        num_arms: Only the first ``num_arms`` rows of the table may be picked.
         rule: When the batch is complete.
+        num_arms: Only the first ``num_arms`` rows of the table may be picked.
         stragglers: Rows asked earlier whose feedback is still out. They count as picked.
         max_size: The most picks in a batch, whatever the rule says.
 
@@ -36,6 +36,7 @@ class Batch(ABC):
         max_size: int | None = None,
     ) -> None:
         self.table, self.rule, self.max_size = table, rule, max_size
+        self.stragglers = stragglers
         self.num_arms = len(table.X) if num_arms is None else num_arms
         self.picks: list[int] = []
         self.scores: list[float] = []

@@ -58,7 +58,7 @@ class ExactBatch(Batch):
         self._pulls: list[int] = []
         self._C = self._var.new_empty(len(self._var), 0)
         self._P = self._var.new_empty(0, 0)
-        for row in kwargs.get("stragglers", ()):
+        for row in self.stragglers:
             self._condition(row)
 
     def _choose(self) -> int:

@@ -70,7 +70,7 @@ class LazyBatch(Batch):
     Example:
         >>> import torch
         >>> from gpytorch.kernels import RBFKernel
-        >>> from botorch_bkb.arms import ArmTable, squares, squares_in
+        >>> from botorch_bkb.arms import ArmTable
         >>> from botorch_bkb.batches import LazyBatch, SumRule
         >>> X = torch.linspace(0, 4, 9, dtype=torch.float64).unsqueeze(-1)
         >>> table = ArmTable(X, RBFKernel().double(), 0.5, torch.tensor([0]))
@@ -97,7 +97,7 @@ class LazyBatch(Batch):
         self._heap: list[tuple[float, int]] = []
         self._since = 0  # how many picks all arms have seen
         self._unseen: list[Tensor] = []  # the others, ``g`` of each
-        for row in kwargs.get("stragglers", ()):
+        for row in self.stragglers:
             self._hallucinate(row)
         self._begin()
 

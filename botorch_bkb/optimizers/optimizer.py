@@ -18,7 +18,6 @@ from botorch.exceptions.errors import InputDataError
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bkb import confidence
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches import Batch, BatchRule, ExactBatch, GreedyBatch, LazyBatch, ThompsonBatch
 from botorch_bkb.batches.rules import as_batch_rule
@@ -32,12 +31,12 @@ from botorch_bkb.optimizers.reading import (
     read_rewards,
     read_variances,
 )
-from botorch_bkb.optimizers.resampling import Resampling
+from botorch_bkb.optimizers.resampling import Resampling, as_oversampling
 from botorch_bkb.optimizers.settling import Settling
 from botorch_bkb.optimizers.state import BatchRecord, Change, Pending, Recipe, State
 from botorch_bkb.optimizers.suggestion import BatchCompleteError, Best, Suggestion
 from botorch_bkb.optimizers.tables import Tables
-from botorch_bkb.optimizers.width import DEPEND_ON_NORM, Progress, Theorem, Width, Widths, as_width
+from botorch_bkb.optimizers.width import Theorem, Width, Widths, as_width, doubles_norm
 from botorch_bkb.validation import check_between, check_max_size, check_positive_integer
 
 #: Of saved states.
@@ -153,7 +152,7 @@ class ArmOptimizer:
             )
         self.tuning = Tuning(arms, covar_module, noise_var, refit)
         rule = as_width(width, fitted=self.tuning.fits, theorem=self.theorem)
-        doubles = _check_norm(norm_bound, rule)
+        doubles = doubles_norm(norm_bound, rule)
         self.widths = Widths(rule, delta, noise_bound, self.batch_rule.inflation, doubles)
         self.resampling = Resampling(coupled, max_dictionary)
         self.tables = Tables(arms, self.tuning, keep_coordinates)
@@ -170,7 +169,9 @@ class ArmOptimizer:
             coins=history.means,
             hyper=self.tuning.initial,
             recipe=Recipe(history, 0, no_row),
-            oversampling=self._initial_oversampling(oversampling, horizon),
+            oversampling=as_oversampling(
+                oversampling, self.theorem, self.batch_rule.delay, horizon, delta
+            ),
             norm_bound=1.0 if isinstance(norm_bound, str) else float(norm_bound),
             horizon=horizon,
             next_fit=self.tuning.first_fit,
@@ -327,15 +328,16 @@ class ArmOptimizer:
         weights: Tensor,
     ) -> State:
         r"""Scores under the model that chose each point; ``F`` doubled where it must be."""
-        mean, var = table.moments_at(rows)
-        scores = (var / table.noise_var).tolist()
-        pending = dict(state.pending)
+        scores, pending = [0.0] * len(ids), dict(state.pending)
+        if self.widths.doubles_norm or None in ids:
+            mean, var = table.moments_at(rows)
+            gap = (state.hyper.to_model(rewards) - mean).abs()
+            state = self.widths.with_norm_doubled(state, table, gap, var.sqrt(), weights)
+            scores = (var / table.noise_var).tolist()
         for i, id_ in enumerate(ids):
             if id_ is not None:
                 scores[i] = pending.pop(id_).score
         logged = torch.tensor(scores, dtype=torch.float64, device=weights.device) * weights
-        gap = (state.hyper.to_model(rewards) - mean).abs()
-        state = self.widths.with_norm_doubled(state, table, gap, var.sqrt(), weights)
         return replace(
             state,
             pending=pending,
@@ -466,23 +468,6 @@ class ArmOptimizer:
         r"""``q̄``, as raised so far."""
         return self._state.oversampling
 
-    def _initial_oversampling(self, oversampling: float | str, horizon: int | None) -> float:
-        if self.exact:
-            return math.inf
-        if oversampling != "theory":
-            if isinstance(oversampling, str) or not oversampling > 0:
-                raise InputDataError(
-                    f'oversampling must be positive or "theory", got {oversampling!r}: 1 to 10 is '
-                    "usual."
-                )
-            return float(oversampling)
-        if horizon is None:
-            raise InputDataError('oversampling="theory" needs a horizon: pass horizon=T.')
-        if self.theorem == "bkb":
-            # A pick that is held keeps its scores for longer, by the factor its rule allows.
-            return self.batch_rule.delay * confidence.bkb_oversampling(horizon, self.delta)
-        return confidence.bbkb_oversampling(horizon, self.delta, self.batch_rule.delay)
-
     # ------------------------------------------------------------------ a changing set of arms
 
     @torch.no_grad()
@@ -540,20 +525,3 @@ class ArmOptimizer:
             raise InputDataError(f"The state is damaged or of another kind: {error}") from error
         self._state, self.tuning.bounds = state, bounds
         self._cached_table, self._cached_batch = None, None
-
-
-def _check_norm(norm_bound: float | str, rule: Width) -> bool:
-    r"""Whether ``F`` is to be doubled."""
-    if norm_bound == "double":
-        if rule in DEPEND_ON_NORM or rule.__module__ != Progress.__module__:
-            return True
-        raise InputDataError(
-            'norm_bound="double" needs a width that depends on the norm, got a fixed one: use '
-            'width="information" or width="theory".'
-        )
-    if isinstance(norm_bound, str) or not 0 <= norm_bound < math.inf:
-        raise InputDataError(
-            f'norm_bound must be a finite number that is not negative, or "double", got '
-            f"{norm_bound!r}."
-        )
-    return False

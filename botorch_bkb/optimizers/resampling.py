@@ -2,18 +2,51 @@ r"""From scores to the next dictionary, with coins that are fresh or kept."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
+from botorch.exceptions.errors import InputDataError
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from botorch_bkb import confidence
 from botorch_bkb.dictionaries import RidgeLeverageSampling
 from botorch_bkb.dictionaries.leverage import highest, smallest_coins, warn_capped
 from botorch_bkb.optimizers.history import History
+from botorch_bkb.optimizers.width import Theorem
 
 #: The least oversampling when a dictionary is drawn without scores; 2 was seen to be unstable.
 FROM_SCRATCH = 4.0
+
+
+def as_oversampling(
+    oversampling: float | str, theorem: Theorem, delay: float, horizon: int | None, delta: float
+) -> float:
+    r"""``q̄`` as a number.
+
+    Args:
+        oversampling: A number, or ``"theory"``.
+        theorem: Which theorem that is.
+        delay: By how much variances may have fallen when the dictionary is drawn again.
+        horizon: ``T``.
+        delta: Failure probability.
+    """
+    if theorem == "exact":
+        return math.inf
+    if oversampling != "theory":
+        if isinstance(oversampling, str) or not oversampling > 0:
+            raise InputDataError(
+                f'oversampling must be positive or "theory", got {oversampling!r}: 1 to 10 is '
+                "usual."
+            )
+        return float(oversampling)
+    if horizon is None:
+        raise InputDataError('oversampling="theory" needs a horizon: pass horizon=T.')
+    if theorem == "bkb":
+        # A pick that is held keeps its scores for longer, by the factor its rule allows.
+        return delay * confidence.bkb_oversampling(horizon, delta)
+    return confidence.bbkb_oversampling(horizon, delta, delay)
 
 
 @dataclass

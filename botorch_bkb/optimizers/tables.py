@@ -41,7 +41,7 @@ class Tables:
         table = self._build(state, recipe.base, recipe.dictionary, recipe.num_added)
         for change in recipe.changes:
             if len(change.dictionary):
-                table.set_dictionary(change.dictionary)
+                table.slide(change.dictionary)
                 continue
             if len(change.added):
                 table.extend(self.tuning.inputs(change.added))
@@ -60,7 +60,7 @@ class Tables:
         r"""The table with another dictionary, changed in place if that is cheaper."""
         if table.rebuild_is_better(dictionary):
             return self.rebuilt(state, dictionary)
-        table.set_dictionary(dictionary)
+        table.slide(dictionary)
         change = Change.of_dictionary(dictionary, state.added)
         return replace(state, recipe=state.recipe.followed_by(change)), table
 

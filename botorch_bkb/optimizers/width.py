@@ -61,9 +61,18 @@ def _model(p: Progress) -> dict[str, float]:
     }
 
 
-def heuristic(p: Progress) -> float:
-    r"""Two standard deviations, whatever happens."""
-    return confidence.HEURISTIC
+@dataclass(frozen=True)
+class Fixed:
+    r"""So many standard deviations, whatever happens."""
+
+    width: float
+
+    def __call__(self, p: Progress) -> float:
+        r"""The same for every state."""
+        return self.width
+
+
+heuristic = Fixed(confidence.HEURISTIC)
 
 
 def information(p: Progress) -> float:
@@ -92,8 +101,6 @@ def exact(p: Progress) -> float:
 
 
 THEOREMS: dict[str, Width] = {"bkb": bkb, "bbkb": bbkb, "exact": exact}
-#: Widths that grow with ``F``, so that doubling it makes sense.
-DEPEND_ON_NORM = (information, bkb, bbkb, exact)
 
 
 def as_width(width: str | float | Width | None, *, fitted: bool, theorem: Theorem) -> Width:
@@ -111,16 +118,41 @@ def as_width(width: str | float | Width | None, *, fitted: bool, theorem: Theore
     if callable(width):
         return width
     if isinstance(width, str):
-        named = {"heuristic": heuristic, "information": information, "theory": THEOREMS[theorem]}
+        named: dict[str, Width] = {
+            "heuristic": heuristic,
+            "information": information,
+            "theory": THEOREMS[theorem],
+        }
         if width in named:
             return named[width]
     elif isinstance(width, (int, float)) and math.isfinite(width) and width >= 0:
-        value = float(width)
-        return lambda p: value
+        return Fixed(float(width))
     raise InputDataError(
         'width must be "heuristic", "information", "theory", a number of posterior standard '
         f"deviations that is not negative, or a function of the state, got {width!r}."
     )
+
+
+def doubles_norm(norm_bound: float | str, rule: Width) -> bool:
+    r"""Whether ``F`` is to be doubled where an observation says so.
+
+    Args:
+        norm_bound: ``F``, or ``"double"``.
+        rule: The width, which must depend on ``F`` then.
+    """
+    if norm_bound == "double":
+        if not isinstance(rule, Fixed):
+            return True
+        raise InputDataError(
+            'norm_bound="double" needs a width that depends on the norm, got a fixed one: use '
+            'width="information" or width="theory".'
+        )
+    if isinstance(norm_bound, str) or not 0 <= norm_bound < math.inf:
+        raise InputDataError(
+            f'norm_bound must be a finite number that is not negative, or "double", got '
+            f"{norm_bound!r}."
+        )
+    return False
 
 
 #: A posterior standard deviation this small, relative to the prior's, counts as none.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from gpytorch.kernels import RBFKernel
 
+from botorch_bkb import BBKB
 from tests.problems import rbf
 
 NOISE = 0.1
@@ -52,3 +53,14 @@ def play(optimizer, problem, budget):
         suggestion = optimizer.ask()
         optimizer.tell(suggestion, problem.rewards(suggestion.indices))
         yield suggestion
+
+
+def make(problem, algorithm=BBKB, **more):
+    return algorithm(problem.arms, **problem.options(**{"batch_threshold": 40.0, **more}))
+
+
+def warm(problem, algorithm=BBKB, pulls=30, **more):
+    optimizer = make(problem, algorithm, **more)
+    rows = torch.arange(pulls)
+    optimizer.tell(rows, problem.rewards(rows))
+    return optimizer

@@ -6,27 +6,15 @@ import pytest
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 from botorch.exceptions.warnings import BotorchWarning
-from gpytorch.kernels import Kernel
 
-from botorch_bkb import BBKB, BKB, DTCGP, GPUCB, BatchCompleteError, EpsilonGreedy, MiniGPUCB
+from botorch_bkb import BBKB, BKB, DTCGP, GPUCB, BatchCompleteError, MiniGPUCB
 from botorch_bkb.optimizers import optimizer as machine
-from tests.optimizers.support import NOISE, Problem, kernel, play
+from tests.optimizers.support import NOISE, Problem, kernel, make, play, warm
 
 
 @pytest.fixture
 def problem():
     return Problem()
-
-
-def make(problem, algorithm=BBKB, **more):
-    return algorithm(problem.arms, **problem.options(**{"batch_threshold": 40.0, **more}))
-
-
-def warm(problem, algorithm=BBKB, pulls=30, **more):
-    optimizer = make(problem, algorithm, **more)
-    rows = torch.arange(pulls)
-    optimizer.tell(rows, problem.rewards(rows))
-    return optimizer
 
 
 def snapshot(optimizer):
@@ -222,7 +210,7 @@ class TestTell:
         assert snapshot(optimizer) == before
 
     @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-    @pytest.mark.parametrize("where", ["observe", "set_dictionary"])
+    @pytest.mark.parametrize("where", ["observe", "slide"])
     def test_a_tell_that_is_interrupted_has_not_happened(self, monkeypatch, error, where):
         problem = Problem()
         optimizer, undisturbed = warm(Problem()), warm(Problem())
@@ -365,64 +353,6 @@ class TestArms:
     def test_bad_options_are_refused(self, problem, options):
         with pytest.raises(InputDataError):
             BBKB(problem.arms, **{**problem.options(), **options})
-
-
-class Spectrum(Kernel):
-    r"""Similarities of strings by the pieces they share, looked up by the number of a string."""
-
-    def __init__(self, strings, length=2):
-        super().__init__()
-        pieces = sorted({s[i : i + length] for s in strings for i in range(len(s) - length + 1)})
-        counts = [[s.count(piece) for piece in pieces] for s in strings]
-        features = torch.tensor(counts, dtype=torch.float64)
-        features = features / features.norm(dim=-1, keepdim=True)
-        self.register_buffer("similarity", features @ features.mT)
-
-    def forward(self, x1, x2, diag=False, **params):
-        rows, columns = x1[..., 0].long(), x2[..., 0].long()
-        if diag:
-            return self.similarity[rows, columns]
-        return self.similarity[rows.unsqueeze(-1), columns.unsqueeze(-2)]
-
-
-def test_strings():
-    strings = ["".join(letters) for letters in itertools.product("ACGT", repeat=4)]
-    value = torch.tensor([s.count("GC") + 0.5 * s.count("CA") for s in strings]).double()
-    numbers = torch.arange(len(strings), dtype=torch.float64).unsqueeze(-1)
-    optimizer = BBKB(
-        numbers, covar_module=Spectrum(strings), noise_var=0.01, width="heuristic", seed=0
-    )
-    while optimizer.num_observations < 100:
-        suggestion = optimizer.ask()
-        optimizer.tell(suggestion, value[suggestion.indices])
-    assert value[optimizer.best().index] == value.max()
-    assert optimizer.model.posterior(numbers[:5]).mean.shape == (5, 1)
-
-
-class TestThompson:
-    def test_draws_have_the_moments_of_the_posterior(self, problem):
-        optimizer = warm(problem, acquisition="thompson")
-        table = optimizer._table()
-        generator = torch.Generator().manual_seed(0)
-        theta = table.draw(20_000, generator)
-        z = table.coordinates(slice(None))
-        samples = z @ theta
-        expected = z @ table.inverse_information @ z.mT
-        error = (samples @ samples.mT / 20_000 - expected).abs()
-        # A sample covariance of 20,000 draws deviates by some sqrt(2 / 20,000) of the variance.
-        assert (error < 0.05 * expected.diagonal().max()).all()
-
-    def test_it_finds_the_best_arm(self, problem):
-        optimizer = make(problem, acquisition="thompson")
-        for _ in play(optimizer, problem, 400):
-            pass
-        assert problem.f.max() - problem.f[optimizer.best().index] < 0.1
-
-    def test_epsilon_one_is_uniform_and_zero_is_greedy(self, problem):
-        greedy = warm(problem, EpsilonGreedy, epsilon=0.0)
-        assert set(greedy.ask().indices.tolist()) == {greedy.best().index}
-        uniform = warm(problem, EpsilonGreedy, epsilon=1.0, batch_threshold=50.0)
-        assert uniform.ask().indices.unique().numel() > 10
 
 
 def test_the_default_kernel_is_the_users_own_copy():
