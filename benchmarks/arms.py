@@ -277,7 +277,7 @@ def a_million(num_arms: int, budget: int) -> str:
     r"""One big run in a process of its own, for its memory."""
     bandit = generated(num_arms, 8, 0.1, 0, torch.float32)
     optimizer = BBKB(
-        bandit.arms, covar_module=rbf(1.0, torch.float32), noise_var=0.05, norm_bound=2.0,
+        bandit.arms, covar_module=rbf(SQUARED_WIDTH, torch.float32), noise_var=0.05, norm_bound=2.0,
         noise_bound=0.1, seed=0,
     )  # fmt: skip
     run = play(optimizer, bandit, budget, 0)
