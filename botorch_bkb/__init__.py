@@ -8,8 +8,9 @@ from botorch_bkb.dictionaries import (
     FromAllocator,
     InformationThreshold,
     RidgeLeverageSampling,
+    epsilon_for_horizon,
 )
-from botorch_bkb.models import DTCGP
+from botorch_bkb.models import DTCGP, CompressedGP
 from botorch_bkb.optimizers import (
     BBKB,
     BKB,
@@ -30,6 +31,7 @@ __all__ = [
     "AllPoints",
     "Automatic",
     "BatchCompleteError",
+    "CompressedGP",
     "EpsilonGreedy",
     "FromAllocator",
     "InformationThreshold",
@@ -37,5 +39,6 @@ __all__ = [
     "RidgeLeverageSampling",
     "Suggestion",
     "__version__",
+    "epsilon_for_horizon",
     "select_baseline",
 ]

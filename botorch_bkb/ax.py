@@ -25,8 +25,9 @@ from botorch_bkb.dictionaries import (
     InformationThreshold,
     RidgeLeverageSampling,
 )
-from botorch_bkb.models import DTCGP
+from botorch_bkb.models import DTCGP, CompressedGP
 
-register_model(DTCGP)
+for _model in (DTCGP, CompressedGP):
+    register_model(_model)
 for _rule in (AllPoints, Automatic, InformationThreshold, RidgeLeverageSampling):
     CORE_DECODER_REGISTRY[_rule.__name__] = _rule

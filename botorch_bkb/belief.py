@@ -95,6 +95,12 @@ class Belief:
             gram, rhs = gram + more_gram, rhs + more_rhs
         return cls(points, DTCFactor.from_information(root, gram, rhs))
 
+    @classmethod
+    def prior(cls, like: Tensor) -> Belief:
+        r"""Nothing observed, an empty dictionary; ``like`` is ``batch x n x d``."""
+        empty = like.new_empty(*like.shape[:-2], 0, 0, dtype=torch.float64)
+        return cls(like[..., :0, :], DTCFactor(empty, empty, empty.sum(-1)))
+
     def with_points_as(self, dtype: torch.dtype) -> Belief:
         r"""The same belief for a model of another dtype; the algebra stays in float64."""
         extra = None if self.extra_points is None else self.extra_points.to(dtype)
@@ -102,7 +108,7 @@ class Belief:
 
     def embed(self, kernel: Kernel, X: Tensor) -> Embedding:
         r"""Where ``X`` stands relative to the dictionary."""
-        return self.factor.embed(kernel_matrix(kernel, X, self.points))
+        return self.factor.embed(self._kernel_with_points(kernel, X))
 
     def _mean_and_projection(
         self, kernel: Kernel, mean: Mean, X: Tensor, e: Embedding
@@ -160,6 +166,8 @@ class Belief:
             targets: ``batch' x q``, possibly with more batch dimensions than ``X``.
             noise: ``batch' x q``.
         """
+        if X.shape[-2] == 0:
+            return self
         e = self.embed(kernel, X)
         prior = kernel_matrix(kernel, X)
         residual = targets.double() - mean(X).double() - self.factor.mean(e)
@@ -170,3 +178,42 @@ class Belief:
         cross = kernel_matrix(kernel, X, self.extra_points)
         conditional = self.conditional.extend(e, prior, cross, residual, noise, X.dtype)
         return Belief(self.points, self.factor, cat_rows(self.extra_points, X), conditional)
+
+    def absorb(
+        self,
+        kernel: Kernel,
+        mean: Mean,
+        X: Tensor,
+        targets: Tensor,
+        noise: Tensor,
+        joins: Tensor,
+    ) -> Belief:
+        r"""Observe through the dictionary, which some of the points join first; ``O(m^2)`` each.
+
+        A point that joins is conditioned on exactly; earlier data are not embedded again.
+
+        Args:
+            kernel: The covariance module.
+            mean: The mean module.
+            X: ``batch x q x d``.
+            targets: ``batch' x q``, possibly with more batch dimensions than ``X``.
+            noise: ``batch' x q``.
+            joins: Positions of the points that join the dictionary.
+        """
+        assert self.conditional is None  # a belief either absorbs or conditions
+        residual, noise = targets.double() - mean(X).double(), noise.double()
+        points, factor, joining = self.points, self.factor, set(joins.tolist())
+        for i in range(X.shape[-2]):
+            x = X[..., i : i + 1, :]
+            if i in joining:
+                cross = Belief(points, factor)._kernel_with_points(kernel, x)
+                factor = factor.widen(cross, kernel_matrix(kernel, x))
+                points = cat_rows(points, x)
+            z = Belief(points, factor).embed(kernel, x).z.squeeze(-2)
+            factor = factor.observe(z, residual[..., i], noise[..., i])
+        return Belief(points, factor)
+
+    def _kernel_with_points(self, kernel: Kernel, X: Tensor) -> Tensor:
+        if self.points.shape[-2] == 0:
+            return X.new_empty(*X.shape[:-1], 0, dtype=torch.float64)
+        return kernel_matrix(kernel, X, self.points)

@@ -19,7 +19,11 @@ References:
 from botorch_bkb.dictionaries.choice import Automatic, FromAllocator, as_rule, given_dictionary
 from botorch_bkb.dictionaries.leverage import RidgeLeverageSampling, data_leverage
 from botorch_bkb.dictionaries.rule import AllPoints, DictionaryRule, covers, first_occurrences
-from botorch_bkb.dictionaries.threshold import InformationThreshold
+from botorch_bkb.dictionaries.threshold import (
+    InformationThreshold,
+    epsilon_for_horizon,
+    score_threshold,
+)
 
 __all__ = [
     "AllPoints",
@@ -31,6 +35,8 @@ __all__ = [
     "as_rule",
     "covers",
     "data_leverage",
+    "epsilon_for_horizon",
     "first_occurrences",
     "given_dictionary",
+    "score_threshold",
 ]

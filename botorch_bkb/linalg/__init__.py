@@ -38,6 +38,7 @@ from botorch_bkb.linalg.cholesky import (
 from botorch_bkb.linalg.conditional import Conditional, cat_rows
 from botorch_bkb.linalg.factor import DTCFactor, Embedding, gram, information, log_evidence
 from botorch_bkb.linalg.sliding import Extension, Observed, SlidingFactor
+from botorch_bkb.linalg.threshold import grow_root, scan_informative
 from botorch_bkb.linalg.tree import map_tensors
 
 __all__ = [
@@ -51,12 +52,14 @@ __all__ = [
     "cat_rows",
     "extend_cholesky",
     "gram",
+    "grow_root",
     "information",
     "log_evidence",
     "map_tensors",
     "rank_one_root",
     "rank_one_solve",
     "safe_cholesky",
+    "scan_informative",
     "solve_rows",
     "solve_vector",
 ]

@@ -213,6 +213,22 @@ class DTCFactor:
         )
         return factor, Z
 
+    def widen(self, K_sS: Tensor, K_ss: Tensor) -> DTCFactor:
+        r"""``k`` more dictionary points of which the data so far say nothing, in ``O(m^2 k)``.
+
+        What was observed stays embedded in the old dictionary; the new coordinates have the
+        prior's variance.
+
+        Args:
+            K_sS: ``batch x k x m``, new against old dictionary points.
+            K_ss: ``batch x k x k``.
+        """
+        *batch, k, m = K_sS.shape
+        none = K_sS.new_empty(*batch, 0)
+        return self.append(
+            K_sS.new_empty(*batch, 0, m), K_sS, K_ss, K_sS.new_empty(*batch, 0, k), none, none
+        )[0]
+
     def drop(self, Z: Tensor, index: int) -> tuple[DTCFactor, Tensor]:
         r"""One dictionary point less, in ``O(n m + m^3)``.
 

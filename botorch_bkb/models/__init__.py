@@ -1,6 +1,7 @@
 r"""BoTorch models."""
 
 from botorch_bkb.models import pathwise  # noqa: F401  registers DTCGP with BoTorch's sampler
+from botorch_bkb.models.compressed import CompressedGP
 from botorch_bkb.models.dtc import DTCGP
 
-__all__ = ["DTCGP"]
+__all__ = ["DTCGP", "CompressedGP"]

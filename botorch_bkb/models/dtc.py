@@ -10,7 +10,7 @@ References:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from botorch.exceptions.errors import (
@@ -145,7 +145,7 @@ class DTCGP(SparseGP):
 
     # ------------------------------------------------------------------ the dictionary
 
-    def resparsify(self, generator: torch.Generator | None = None) -> DTCGP:
+    def resparsify(self, generator: torch.Generator | None = None) -> Self:
         r"""Draw a new dictionary from the current leverage scores, in place.
 
         Points conditioned on become ordinary training data. A dictionary given as indices
@@ -169,25 +169,30 @@ class DTCGP(SparseGP):
         self.__dict__.update(_given=None, _indices=indices, _drawn_under=now, _belief=None)
         return self
 
-    def leverage_scores(self, X: Tensor) -> Tensor:
+    def leverage_scores(self, X: Tensor, noise: Tensor | None = None) -> Tensor:
         r"""``tau(x) = var(x) / lambda``, the papers' ``sigma~^2``.
-
-        With observed noise levels ``lambda`` is their mean.
 
         Args:
             X: A ``batch_shape x q x d`` tensor.
+            noise: ``lambda``, a ``batch_shape x q x m`` tensor in outcome-transformed space; that
+                of the likelihood by default, the mean of the observed ones where there are.
 
         Returns:
             A ``batch_shape x q x m`` tensor.
         """
         self.eval()
+        check_finite("X", X)
+        if noise is not None:
+            check_variances("noise", noise)
         with torch.no_grad():
             X = self.transform_inputs(X).to(self._train_targets.dtype)
             if self._num_outputs > 1:
                 X = X.unsqueeze(-3)
             variance = self._belief_now().variance(self.covar_module, X)
-            noise = self._noise(self.train_inputs[0]).double().mean(-1, keepdim=True)
-            scores = variance / noise
+            usual = self._noise(self.train_inputs[0]).double().mean(-1, keepdim=True)
+            if noise is not None:
+                usual = noise.mT if self._num_outputs > 1 else noise.squeeze(-1)
+            scores = variance / usual
         return scores.mT if self._num_outputs > 1 else scores.unsqueeze(-1)
 
     @property
@@ -202,7 +207,7 @@ class DTCGP(SparseGP):
     def forward(self, x: Tensor) -> MultivariateNormal:
         r"""The prior: exact in evaluation mode, of rank ``m`` on the training data."""
         if not self.training:
-            if x is self._train_inputs[0] and not covers(self._dictionary(x), x):
+            if x is self._train_inputs[0] and not self._is_exact(x):
                 raise UnsupportedError(
                     "The prior of the training data is asked for in evaluation mode, as "
                     "leave-one-out formulas of the exact GP do: they do not hold for a sparse "
@@ -215,6 +220,10 @@ class DTCGP(SparseGP):
             return MultivariateNormal(self.mean_module(X), self.covar_module(X))
         rows = EmbeddedRows(X, X[..., indices, :], self.covar_module, self._trace_term)
         return NystromPrior(self.mean_module(X), LowRankRootLinearOperator(rows))
+
+    def _is_exact(self, X: Tensor) -> bool:
+        r"""Whether the belief is the exact GP on all of the data."""
+        return covers(self._dictionary(X), X)
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
         r"""The posterior in evaluation mode, the prior otherwise; see gpytorch's ``ExactGP``."""
@@ -235,17 +244,20 @@ class DTCGP(SparseGP):
         # Outside of inference mode: what is cached now may be asked for gradients later.
         with torch.inference_mode(False), torch.no_grad():
             X = self.train_inputs[0]
-            points = X[..., self._dictionary(X), :]
-            residual = self.train_targets - self.mean_module(X)
-            belief = Belief.build(self.covar_module, points, X, residual, self._noise(X))
+            belief = self._build_belief(X, self.train_targets, self._noise(X))
         self.__dict__["_belief"] = belief
         return belief
+
+    def _build_belief(self, X: Tensor, targets: Tensor, noise: Tensor) -> Belief:
+        points = X[..., self._dictionary(X), :]
+        residual = targets - self.mean_module(X)
+        return Belief.build(self.covar_module, points, X, residual, noise)
 
     # ------------------------------------------------------------------ conditioning
 
     def condition_on_observations(
         self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any
-    ) -> DTCGP:
+    ) -> Self:
         r"""Condition the DTC process exactly on new observations, in ``O(m^2 q + q^3)``.
 
         The new points join the dictionary; the old data are not embedded again. Whatever builds
@@ -286,7 +298,7 @@ class DTCGP(SparseGP):
 
     def get_fantasy_model(
         self, inputs: Tensor | list[Tensor], targets: Tensor, noise: Tensor | None = None
-    ) -> DTCGP:
+    ) -> Self:
         r"""Conditioning under the name gpytorch has for it, on transformed data.
 
         Args:
@@ -298,7 +310,7 @@ class DTCGP(SparseGP):
         X_original = self.input_transform.untransform(X) if self._has_transformed_inputs else X
         return self._condition(Observations(X_original, X, targets), noise)
 
-    def _condition(self, new: Observations, noise: Tensor | None) -> DTCGP:
+    def _condition(self, new: Observations, noise: Tensor | None) -> Self:
         new = Observations(*(t.to(self._train_targets.dtype) for t in new))
         belief = self._belief_now().condition(
             self.covar_module,

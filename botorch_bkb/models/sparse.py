@@ -73,9 +73,12 @@ class SparseGP(AppendableGP):
         ):
             return self._indices
         with torch.no_grad():
-            indices = self._rule.select(X, self.covar_module, self._noise(X))
+            indices = self._choose_dictionary(X)
         self.__dict__.update(_indices=indices, _drawn_under=now)
         return indices
+
+    def _choose_dictionary(self, X: Tensor) -> Tensor:
+        return self._rule.select(X, self.covar_module, self._noise(X))
 
     def _hyperparameters(self) -> Tensor:
         parameters = [p.detach().flatten().double() for p in self.parameters()]
@@ -114,8 +117,7 @@ class SparseGP(AppendableGP):
         r"""The model of some of the outputs, with the same dictionary; see BoTorch."""
         model = super().subset_output(idcs)
         assert isinstance(model, type(self))
-        now = model._hyperparameters()
-        model.__dict__.update(_indices=self._indices, _drawn_under=now)
+        model.__dict__.update(self._dictionary_state(), _drawn_under=model._hyperparameters())
         return model
 
     def _raw_dictionary_points(self, indices: Tensor) -> Tensor:

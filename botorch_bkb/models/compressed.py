@@ -1,0 +1,261 @@
+r"""``CompressedGP``: a belief that keeps an observation only if it teaches something.
+
+Reference:
+    Bedi, Peddireddy, Aggarwal, Sadler, Koppel: Regret and belief complexity trade-off in Gaussian
+    process bandits via information thresholding. 2022.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.utils.datasets import SupervisedDataset
+from botorch.utils.types import DEFAULT, _DefaultType
+from gpytorch.likelihoods import Likelihood
+from gpytorch.means import Mean
+from gpytorch.module import Module
+from torch import Tensor
+
+from botorch_bkb.belief import Belief
+from botorch_bkb.dictionaries import InformationThreshold, first_occurrences
+from botorch_bkb.linalg import scan_informative
+from botorch_bkb.models.appendable import Observations
+from botorch_bkb.models.dtc import DTCGP
+
+
+class CompressedGP(DTCGP):
+    r"""A GP on those of its data that were informative when they came.
+
+    Data are taken in order. An observation at ``x`` is kept if its entropy, given those kept so
+    far (``D``), exceeds that of pure noise by ``epsilon`` nats:
+
+    .. code-block:: text
+
+        1/2 log(2 pi e (lambda + var_D(x))) > 1/2 log(2 pi e lambda) + epsilon
+        <=>   tau_D(x) = var_D(x) / lambda > e^{2 epsilon} - 1
+
+    The belief is the exact GP on the kept observations,
+
+    .. code-block:: text
+
+        mean(x)   = mu(x) + k_D(x)' (K_DD + Lam)^{-1} (y_D - mu(D))
+        cov(x,x') = k(x,x') - k_D(x)' (K_DD + Lam)^{-1} k_D(x')
+
+    It stops growing by itself, and the test needs no outcome, so that an evaluation which would
+    teach nothing need not be paid for (:meth:`is_informative`). All data stay in
+    ``train_inputs``; with ``epsilon=0`` the model is ``SingleTaskGP``.
+
+    With ``discard=False`` the other observations inform the mean too: the belief is DTC with the
+    kept points as dictionary and all data observed. That costs ``O(n M^2)`` once, where the first
+    costs ``O(M^3)``, and nothing that was paid for is thrown away. Noise is averaged over all
+    observations then; with ``epsilon=1e-4`` an input is thrown away after some five thousand
+    repetitions only and the gain is small, with ``epsilon=0.1`` after four or five and it is
+    large.
+
+    What is proved (for given hyperparameters): the model order is ``O((e^{2 epsilon} - 1)^{-d})``
+    whatever the number of observations (Theorem 3.1); the variance at an observation that was not
+    kept is at most ``(e^{2 epsilon} - 1) lambda``. Fitted hyperparameters are heuristics, and what
+    was kept under earlier ones is judged again.
+
+    The marginal likelihood is that of *all* data with the kept points as dictionary (DTC), so
+    that hyperparameters are fitted to everything; it is exact while every input was kept.
+    In batch mode, and for several outputs, an observation is kept for all if it is for one.
+
+    Args:
+        train_X: A ``batch_shape x n x d`` tensor of training features.
+        train_Y: A ``batch_shape x n x m`` tensor of training observations.
+        train_Yvar: An optional ``batch_shape x n x m`` tensor of observed measurement noise.
+        likelihood: A Gaussian likelihood; BoTorch's default if omitted.
+        covar_module: The kernel; BoTorch's default if omitted.
+        mean_module: The mean; a ``ConstantMean`` if omitted.
+        outcome_transform: As in ``SingleTaskGP``: ``Standardize`` by default, None for none.
+        input_transform: As in ``SingleTaskGP``.
+        epsilon: The threshold in nats; :func:`~botorch_bkb.dictionaries.epsilon_for_horizon` has
+            the theorem's schedule.
+        discard: Whether the belief forgets observations that fail the test.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb import CompressedGP
+        >>> _ = torch.manual_seed(0)
+        >>> train_X = torch.rand(1000, 1, dtype=torch.float64)
+        >>> train_Y = torch.sin(6 * train_X) + 0.1 * torch.randn_like(train_X)
+        >>> model = CompressedGP(train_X, train_Y, epsilon=0.01)
+        >>> model.model_order < 200
+        True
+        >>> model.is_informative(torch.tensor([[0.5], [3.0]], dtype=torch.float64))
+        tensor([False,  True])
+    """
+
+    _kept: Tensor | None  # rows of the observations the belief stands on
+    _discard: bool
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        train_Yvar: Tensor | None = None,
+        likelihood: Likelihood | None = None,
+        covar_module: Module | None = None,
+        mean_module: Mean | None = None,
+        outcome_transform: OutcomeTransform | _DefaultType | None = DEFAULT,
+        input_transform: InputTransform | None = None,
+        epsilon: float = 1e-4,
+        discard: bool = True,
+    ) -> None:
+        self.__dict__.update(_kept=None, _discard=discard)
+        super().__init__(
+            train_X,
+            train_Y,
+            train_Yvar,
+            likelihood=likelihood,
+            covar_module=covar_module,
+            mean_module=mean_module,
+            outcome_transform=outcome_transform,
+            input_transform=input_transform,
+            dictionary=InformationThreshold(epsilon),
+        )
+
+    @classmethod
+    def construct_inputs(
+        cls,
+        training_data: SupervisedDataset,
+        *,
+        epsilon: float = 1e-4,
+        discard: bool = True,
+    ) -> dict[str, Any]:
+        r"""Constructor arguments from a dataset and the model's own options (as Ax does)."""
+        inputs = super(DTCGP, cls).construct_inputs(training_data=training_data)
+        return {**inputs, "epsilon": epsilon, "discard": discard}
+
+    # ------------------------------------------------------------------ what is kept
+
+    @property
+    def threshold(self) -> InformationThreshold:
+        r"""The rule by which observations are kept."""
+        assert isinstance(self._rule, InformationThreshold)
+        return self._rule
+
+    @property
+    def epsilon(self) -> float:
+        r"""The threshold in nats."""
+        return self.threshold.epsilon
+
+    @property
+    def discard(self) -> bool:
+        r"""Whether the belief forgets observations that fail the test."""
+        return self._discard
+
+    @property
+    def kept_indices(self) -> Tensor:
+        r"""Rows of the training data that passed the test, a sorted LongTensor."""
+        if self._belief is None or self._kept is None:
+            _ = self.dictionary_indices  # chosen now, if they were not, or not for this belief
+        assert self._kept is not None
+        return self._kept
+
+    @property
+    def model_order(self) -> int:
+        r"""``M``: how many observations were kept."""
+        return len(self.kept_indices)
+
+    def is_informative(self, X: Tensor, noise: Tensor | None = None) -> Tensor:
+        r"""Whether an observation at each point would be kept; no outcome is needed.
+
+        Each point is judged by itself, against the belief as it is.
+
+        Args:
+            X: A ``batch_shape x q x d`` tensor.
+            noise: Noise variances, ``batch_shape x q x m``, in outcome-transformed space. By
+                default those of the likelihood; the mean of the observed ones, where there are.
+
+        Returns:
+            A ``batch_shape x q`` tensor of booleans.
+        """
+        return (self.leverage_scores(X, noise) > self.threshold.score_threshold).any(-1)
+
+    def _choose_dictionary(self, X: Tensor) -> Tensor:
+        r"""Distinct inputs among the rows kept, at least one: what the likelihood stands on."""
+        kept = self.threshold.kept(X, self.covar_module, self._noise(X))
+        self.__dict__["_kept"] = kept
+        if len(kept) == 0:
+            return torch.zeros(1, dtype=torch.long, device=X.device)
+        return kept[first_occurrences(X[..., kept, :])]
+
+    def _is_exact(self, X: Tensor) -> bool:
+        self._dictionary(X)
+        return self._kept is not None and len(self._kept) == X.shape[-2]
+
+    def resparsify(self, generator: torch.Generator | None = None) -> Self:
+        r"""Judge all data again under the present hyperparameters, in place.
+
+        Args:
+            generator: Ignored: the rule is not random.
+
+        Returns:
+            The model itself.
+        """
+        self.eval()
+        self._forget_dictionary()
+        self._forget_belief()
+        return self
+
+    def with_dictionary(self, indices: Tensor) -> Self:
+        r"""Refused: the threshold chooses. ``DTCGP`` takes a dictionary."""
+        raise UnsupportedError(
+            "A CompressedGP keeps what its threshold says: use DTCGP(..., dictionary=indices) to "
+            "name the dictionary."
+        )
+
+    # ------------------------------------------------------------------ the belief
+
+    def _build_belief(self, X: Tensor, targets: Tensor, noise: Tensor) -> Belief:
+        if not self._discard:
+            return super()._build_belief(X, targets, noise)
+        self._dictionary(X)
+        kept = self._kept
+        return Belief.prior(X).condition(
+            self.covar_module,
+            self.mean_module,
+            X[..., kept, :],
+            targets[..., kept],
+            noise[..., kept],
+        )
+
+    def _condition(self, new: Observations, noise: Tensor | None) -> Self:
+        r"""Apply the rule to new observations, in order; ``O(M^2)`` for each of them."""
+        new = Observations(*(t.to(self._train_targets.dtype) for t in new))
+        belief, variances = self._belief_now(), self._noise_of_new(new.X, noise)
+        kernel, mean = self.covar_module, self.mean_module
+        with torch.no_grad():
+            covariance = belief.moments(kernel, mean, new.X)[1].to_dense().double()
+            lam = variances.double().expand(*covariance.shape[:-2], -1)
+            joins, _ = scan_informative(covariance, lam, self.threshold.score_threshold)
+        model = self._with_observations(new, noise)
+        if self._discard:
+            points, targets = new.X[..., joins, :], new.targets[..., joins]
+            belief = belief.condition(kernel, mean, points, targets, variances[..., joins])
+        else:
+            belief = belief.absorb(kernel, mean, new.X, new.targets, variances, joins)
+        kept = torch.cat([self.kept_indices, self.num_data + joins])
+        # The likelihood's dictionary is chosen again when somebody asks for it.
+        model.__dict__.update(_belief=belief, _kept=kept, _indices=None)
+        return model
+
+    # ------------------------------------------------------------------ state
+
+    def _forget_dictionary(self) -> None:
+        super()._forget_dictionary()
+        self.__dict__["_kept"] = None
+
+    def _dictionary_state(self) -> dict[str, Any]:
+        return {**super()._dictionary_state(), "_kept": self._kept}
+
+    def _move_belief(self, like: Tensor) -> None:
+        if self._kept is not None:
+            self.__dict__["_kept"] = self._kept.to(like.device)
+        super()._move_belief(like)
