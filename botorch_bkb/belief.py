@@ -166,8 +166,6 @@ class Belief:
             targets: ``batch' x q``, possibly with more batch dimensions than ``X``.
             noise: ``batch' x q``.
         """
-        if X.shape[-2] == 0:
-            return self
         e = self.embed(kernel, X)
         prior = kernel_matrix(kernel, X)
         residual = targets.double() - mean(X).double() - self.factor.mean(e)

@@ -121,7 +121,7 @@ class CompressedGP(DTCGP):
         )
 
     @classmethod
-    def construct_inputs(
+    def construct_inputs(  # type: ignore[override]  # the threshold is its dictionary
         cls,
         training_data: SupervisedDataset,
         *,
