@@ -28,7 +28,7 @@ from benchmarks.bandits import Bandit, generated, load, rbf
 from benchmarks.common import circumstances, peak_memory, write_csv
 from benchmarks.transcription import play_bbkb
 from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, EpsilonGreedy, MiniGPUCB, arms
-from botorch_bkb.optimizers import ArmOptimizer
+from botorch_bkb.optimizers import Optimizer
 
 SQUARED_WIDTH = 5.0
 
@@ -64,7 +64,7 @@ class Played(NamedTuple):
     distinct: int
 
 
-def play(optimizer: ArmOptimizer, bandit: Bandit, budget: int, seed: int) -> Played:
+def play(optimizer: Optimizer, bandit: Bandit, budget: int, seed: int) -> Played:
     r"""Ask and tell; the time is the optimizer's alone."""
     generator = torch.Generator().manual_seed(seed)
     seconds, regret, sizes, rows = 0.0, 0.0, [], set()
@@ -188,7 +188,7 @@ def against_the_transcription(
 
 def algorithms(report: Report, setting: Setting, budget: int, seeds: int, short: int) -> None:
     r"""All of them, with both widths; those that go one by one on a shorter run."""
-    cases: list[tuple[str, type[ArmOptimizer], dict[str, Any], int]] = [
+    cases: list[tuple[str, type[Optimizer], dict[str, Any], int]] = [
         ("BBKB", BBKB, {}, budget),
         ("BBKB fresh coins", BBKB, {"coupled": False}, max(short, budget // 4)),
         ("BBKB oversampling 8", BBKB, {"oversampling": 8.0}, budget),

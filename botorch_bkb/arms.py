@@ -183,6 +183,13 @@ class ArmTable:
             column[block] -= (self.coordinates(block) @ explained.to(self.X)).double()
         return column
 
+    @torch.no_grad()
+    def covariance(self, rows: Tensor) -> Tensor:
+        r"""Joint posterior covariance of ``q`` rows, ``q x q``, float64; repetitions allowed."""
+        factor, z = self._factor, self.coordinates(rows).double()
+        explained = z - z @ factor.N @ factor.N.mT - z @ factor.Q
+        return kernel_matrix(self.kernel, self.X[rows]) - z @ explained.mT
+
     @property
     def inverse_information(self) -> Tensor:
         r"""``Q``, ``slots x slots``."""
@@ -219,6 +226,8 @@ class ArmTable:
             rewards: ``b`` rewards.
             weights: ``b`` numbers ``lambda / v`` where a pull has noise variance ``v``.
         """
+        if len(rows) == 0:
+            return
         if self._settled is None:
             self._settled = self.variance()
         rewards = rewards.double()

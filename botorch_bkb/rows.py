@@ -63,3 +63,12 @@ def hashes(X: Tensor) -> Tensor:
     for column in bits.mT:  # the order of columns matters
         total = (total ^ ((total >> 29) & LOW)) * MIX[0] + column
     return total
+
+
+def take_rows(first: Tensor, more: Tensor, rows: Tensor) -> Tensor:
+    r"""Rows of two tables, the second one below the first, without putting them together."""
+    below = rows - len(first)
+    X = first[rows.clamp_max(len(first) - 1)]
+    is_below = below >= 0
+    X[is_below] = more[below[is_below]]
+    return X

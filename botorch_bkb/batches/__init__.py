@@ -1,7 +1,7 @@
 r"""Picking a batch from a table of arms: what to pick, and when to stop."""
 
 from botorch_bkb.batches.batch import Batch
-from botorch_bkb.batches.exact import ExactBatch
+from botorch_bkb.batches.exact import Criterion, ExactBatch, UpperBound
 from botorch_bkb.batches.lazy import LazyBatch
 from botorch_bkb.batches.rules import (
     BatchRule,
@@ -15,6 +15,7 @@ from botorch_bkb.batches.sampled import GreedyBatch, ThompsonBatch
 __all__ = [
     "Batch",
     "BatchRule",
+    "Criterion",
     "ExactBatch",
     "GreedyBatch",
     "HoldingRule",
@@ -23,4 +24,5 @@ __all__ = [
     "ProductRule",
     "SumRule",
     "ThompsonBatch",
+    "UpperBound",
 ]

@@ -1,4 +1,4 @@
-r"""``ExactBatch``: upper confidence bounds where every pick joins the dictionary at once.
+r"""``ExactBatch``: any function of means and variances, conditioning on every pick exactly.
 
 GP-BUCB's posterior is that of everything observed *and* hallucinated. A pick that is not in the
 dictionary takes its own residual with it, so its covariance with all arms is needed. With ``c(x)``
@@ -17,6 +17,8 @@ Reference:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,32 +28,50 @@ from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.rules import BatchRule
 
+#: Values of arms, to be maximised, from their means and variances.
+Criterion = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class UpperBound:
+    r"""``mean + width sd``, the width in posterior standard deviations."""
+
+    width: float
+
+    def __call__(self, mean: Tensor, var: Tensor) -> Tensor:
+        r"""The bounds."""
+        return mean + self.width * var.sqrt()
+
 
 class ExactBatch(Batch):
-    r"""Picks ``argmax mean + width sd`` one after another, conditioning on each exactly.
+    r"""Picks the best arm by a criterion one after another, conditioning on each exactly.
+
+    Means stay within a batch; variances fall with every pick.
 
     Args:
         table: The arms; it must not change while the batch is picked.
         rule: When the batch is complete.
-        width: Width of the bounds in posterior standard deviations.
+        criterion: :class:`UpperBound` or another function of means and variances.
         kwargs: As for :class:`~botorch_bkb.batches.batch.Batch`.
 
     Example:
         >>> import torch
         >>> from gpytorch.kernels import RBFKernel
         >>> from botorch_bkb.arms import ArmTable
-        >>> from botorch_bkb.batches import ExactBatch, ProductRule
+        >>> from botorch_bkb.batches import ExactBatch, ProductRule, UpperBound
         >>> X = torch.linspace(0, 8, 9, dtype=torch.float64).unsqueeze(-1)
         >>> table = ArmTable(X, RBFKernel().double(), 0.5, torch.tensor([0]))
-        >>> batch = ExactBatch(table, ProductRule(30.0), width=2.0)
+        >>> batch = ExactBatch(table, ProductRule(30.0), UpperBound(2.0))
         >>> [batch.pick() for _ in range(3)]
         [0, 5, 8]
     """
 
     @torch.no_grad()
-    def __init__(self, table: ArmTable, rule: BatchRule, width: float, **kwargs: Any) -> None:
+    def __init__(
+        self, table: ArmTable, rule: BatchRule, criterion: Criterion, **kwargs: Any
+    ) -> None:
         super().__init__(table, rule, **kwargs)
-        self.width = width
+        self.criterion = criterion
         mean, self._var = table.moments()
         self._mean = mean[: self.num_arms]
         self._places: dict[int, int] = {}  # of the distinct picks
@@ -59,15 +79,15 @@ class ExactBatch(Batch):
         self._C = self._var.new_empty(len(self._var), 0)
         self._P = self._var.new_empty(0, 0)
         for row in self.stragglers:
-            self._condition(row)
+            self._hallucinate(row)
 
     def _choose(self) -> int:
-        upper = self._mean + self.width * self._var[: self.num_arms].sqrt()
-        row = int(upper.argmax())
-        self._condition(row)
-        return row
+        return int(self.criterion(self._mean, self._var[: self.num_arms]).argmax())
 
-    def _condition(self, row: int) -> None:
+    def _score_now(self, row: int) -> float:
+        return float(self._var[row]) / self.table.noise_var
+
+    def _hallucinate(self, row: int) -> None:
         fall = self._again(self._places[row]) if row in self._places else self._new(row)
         self._var = (self._var - fall).clamp_min(0)
 

@@ -98,7 +98,7 @@ class LazyBatch(Batch):
         self._since = 0  # how many picks all arms have seen
         self._unseen: list[Tensor] = []  # the others, ``g`` of each
         for row in self.stragglers:
-            self._hallucinate(row)
+            self._fall(row)
         self._begin()
 
     def _choose(self) -> int:
@@ -118,10 +118,15 @@ class LazyBatch(Batch):
                 self._refresh(row, arm)
             else:
                 self._refresh_many()
-        gain = self._hallucinate(row)  # the pick itself needs no refreshing
+        return row
+
+    def _hallucinate(self, row: int) -> None:
+        gain, arm = self._fall(row), self._pool[row]  # the pick itself needs no refreshing
         self._update(arm, arm.var - gain**2 / (self.table.noise_var + gain))
         heapq.heapreplace(self._heap, self._entry(row, arm))
-        return row
+
+    def _score_now(self, row: int) -> float:
+        return self._pool[row].var / self.table.noise_var  # just examined, to be picked
 
     # ------------------------------------------------------------------ the pool
 
@@ -208,7 +213,7 @@ class LazyBatch(Batch):
             self._coordinates[row] = self.table.coordinates(row).double()
         return self._coordinates[row]
 
-    def _hallucinate(self, row: int) -> float:
+    def _fall(self, row: int) -> float:
         r"""Let variances fall as if ``row`` had been observed; returns its ``z'Q z``."""
         z = self._z(row)
         if row not in self._directions:

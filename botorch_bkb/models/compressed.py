@@ -84,7 +84,7 @@ class CompressedGP(DTCGP):
         >>> _ = torch.manual_seed(0)
         >>> train_X = torch.rand(1000, 1, dtype=torch.float64)
         >>> train_Y = torch.sin(6 * train_X) + 0.1 * torch.randn_like(train_X)
-        >>> model = CompressedGP(train_X, train_Y, epsilon=0.01)
+        >>> model = CompressedGP(train_X, train_Y, epsilon=0.05)
         >>> model.model_order < 200
         True
         >>> model.is_informative(torch.tensor([[0.5], [3.0]], dtype=torch.float64))

@@ -5,11 +5,21 @@ from botorch_bkb.optimizers.algorithms import (
     BKB,
     GPBUCB,
     GPUCB,
+    CompressedEI,
+    CompressedMPI,
+    CompressedUCB,
     EpsilonGreedy,
     MiniGPUCB,
 )
-from botorch_bkb.optimizers.optimizer import ArmOptimizer
-from botorch_bkb.optimizers.suggestion import BatchCompleteError, Best, Suggestion
+from botorch_bkb.optimizers.compression import Compression
+from botorch_bkb.optimizers.optimizer import Optimizer
+from botorch_bkb.optimizers.suggestion import (
+    BatchCompleteError,
+    Best,
+    ConvergedError,
+    Convergence,
+    Suggestion,
+)
 from botorch_bkb.optimizers.width import Progress
 
 __all__ = [
@@ -17,11 +27,17 @@ __all__ = [
     "BKB",
     "GPBUCB",
     "GPUCB",
-    "ArmOptimizer",
     "BatchCompleteError",
     "Best",
+    "CompressedEI",
+    "CompressedMPI",
+    "CompressedUCB",
+    "Compression",
+    "ConvergedError",
+    "Convergence",
     "EpsilonGreedy",
     "MiniGPUCB",
+    "Optimizer",
     "Progress",
     "Suggestion",
 ]

@@ -58,7 +58,7 @@ class Tuning:
     r"""Which hyperparameters are fitted, from where, and how inputs are scaled for that.
 
     Args:
-        arms: ``A x d``.
+        arms: ``A x d``, or the corners of a box.
         covar_module: A kernel, or None for BoTorch's default over inputs scaled to the unit cube.
         noise_var: Noise variance of a single reward, or None to have it fitted.
         refit: Whether to fit; by default what is not given is fitted. True fits what is given
@@ -179,7 +179,14 @@ class Tuning:
             scale=start.scale,
         )
 
-    def model(self, X: Tensor, history: History, hyper: Hyperparameters, dictionary: Tensor):
+    def model(
+        self,
+        X: Tensor,
+        history: History,
+        hyper: Hyperparameters,
+        dictionary: Tensor,
+        box: Tensor | None = None,
+    ) -> DTCGP:
         r"""The belief as a :class:`DTCGP` in units of the rewards.
 
         Its data are the distinct inputs, their mean rewards, and ``Yvar = lambda / c``.
@@ -189,6 +196,8 @@ class Tuning:
             history: Their rewards.
             hyper: The hyperparameters.
             dictionary: Positions of the dictionary among them.
+            box: ``2 x d`` bounds that are the unit cube for the model; by default it takes
+                inputs as the user gave them.
         """
         kernel = deepcopy(hyper.kernel).requires_grad_(True)
         if self.standardise:  # an outcome transform would learn units of its own
@@ -197,7 +206,11 @@ class Tuning:
         mean = ConstantMean().to(X)
         mean.constant.data.fill_(hyper.offset)
         normalize = None
-        if self.bounds is not None:
+        if box is not None:
+            X = Normalize(X.shape[-1], bounds=box).eval()(X)
+            if self.bounds is None:
+                normalize = Normalize(X.shape[-1], bounds=box, reverse=True)
+        elif self.bounds is not None:
             normalize = Normalize(X.shape[-1], bounds=self.bounds)
         Yvar = hyper.noise_var * hyper.scale**2 / history.weights
         with gpytorch.settings.min_fixed_noise(float_value=1e-10, double_value=1e-14):

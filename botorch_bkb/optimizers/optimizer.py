@@ -1,4 +1,4 @@
-r"""``ArmOptimizer``: ask and tell over a finite set of arms, the machine all algorithms share.
+r"""``Optimizer``: ask and tell over arms or over a box, the machine all algorithms share.
 
 One observation's way: ``ask`` picks from the table by the width of the present state and records
 each pick with the score it had. ``tell`` validates, logs the scores, lets the *old* model's
@@ -11,40 +11,46 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import torch
-from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.errors import InputDataError, UnsupportedError
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bkb.arms import ArmTable
-from botorch_bkb.batches import Batch, BatchRule, ExactBatch, GreedyBatch, LazyBatch, ThompsonBatch
+from botorch_bkb.batches import Batch, BatchRule
 from botorch_bkb.batches.rules import as_batch_rule
+from botorch_bkb.belief import chunks
 from botorch_bkb.models import DTCGP
+from botorch_bkb.optimizers.acquisitions import Factory, check_acquisition
+from botorch_bkb.optimizers.compression import NO_COMPRESSION, Compression
+from botorch_bkb.optimizers.domains import Arms, Box, Domain, Situation, Strategy
 from botorch_bkb.optimizers.history import History
 from botorch_bkb.optimizers.hyperparameters import Tuning
-from botorch_bkb.optimizers.reading import (
-    check_arms,
-    check_suggestion,
-    read_points,
-    read_rewards,
-    read_variances,
-)
+from botorch_bkb.optimizers.reading import Told, read_rewards, read_variances
 from botorch_bkb.optimizers.resampling import Resampling, as_oversampling
 from botorch_bkb.optimizers.settling import Settling
 from botorch_bkb.optimizers.state import BatchRecord, Change, Pending, Recipe, State
-from botorch_bkb.optimizers.suggestion import BatchCompleteError, Best, Suggestion
+from botorch_bkb.optimizers.suggestion import (
+    BatchCompleteError,
+    Best,
+    ConvergedError,
+    Convergence,
+    Suggestion,
+)
 from botorch_bkb.optimizers.tables import Tables
 from botorch_bkb.optimizers.width import Theorem, Width, Widths, as_width, doubles_norm
 from botorch_bkb.validation import check_between, check_max_size, check_positive_integer
 
 #: Of saved states.
-VERSION = 1
+VERSION = 2
+#: Results whose information is judged at a time.
+BLOCK = 1024
 
 
-class ArmOptimizer:
-    r"""Optimisation over a finite set of arms; use one of the named configurations.
+class Optimizer:
+    r"""Optimisation over a finite set or over a box; use one of the named configurations.
 
     ========================  ==========  ===========  =========================================
     class                     dictionary  batch rule   ``width="theory"``
@@ -55,6 +61,9 @@ class ArmOptimizer:
     :class:`BKB`              sampled     one          BKB, Theorem 2
     :class:`BBKB`             sampled     sum          BBKB, Theorem 2
     :class:`EpsilonGreedy`    sampled     sum          (picks use no width)
+    :class:`CompressedUCB`    threshold   one          compressed GP bandits, Theorem 3.2
+    :class:`CompressedEI`     threshold   one          (picks use no width)
+    :class:`CompressedMPI`    threshold   one          (picks use no width)
     ========================  ==========  ===========  =========================================
 
     Units: rewards, ``noise_var``, ``Yvar`` and :meth:`best` are in units of the rewards. If kernel
@@ -71,6 +80,7 @@ class ArmOptimizer:
     Args:
         arms: An ``A x d`` tensor. Its dtype and device are used throughout; everything
             ``m x m`` is float64.
+        bounds: A ``2 x d`` tensor, lower and upper corner of a box, in place of ``arms``.
         covar_module: A gpytorch kernel, or None for BoTorch's default, fitted.
         noise_var: Noise variance of a reward (``lambda``), or None to have it fitted.
         norm_bound: Bound ``F`` on the norm of the function, or ``"double"``: start at 1 and double
@@ -95,13 +105,22 @@ class ArmOptimizer:
             the same law and fewer points change; the proofs ask for fresh coins. With fresh ones
             and little oversampling every arm is left out of the dictionary now and then, and its
             bound jumps up however often it was pulled: 8 and more is advisable then.
-        acquisition: ``"ucb"``, ``"thompson"`` or ``"greedy"``; by default the class's own.
+        acquisition: ``"ucb"``, ``"ei"`` (over the best reward in the belief), ``"mpi"`` (expected
+            improvement over the highest mean), ``"pi"``, ``"thompson"``, ``"greedy"``, or a
+            function that makes a BoTorch acquisition function of a model (analytic, over arms);
+            by default the class's own.
         batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"`` or a
             :class:`~botorch_bkb.batches.BatchRule`; by default the class's own.
         max_batch_size: The most points in a batch.
         epsilon: Probability of a random arm where the acquisition is greedy.
         noise_bound: ``xi``, a bound on the noise standard deviation in units of the rewards;
             ``sqrt(noise_var)`` by default.
+        compression: Which results are informative, and what becomes of others
+            (:class:`~botorch_bkb.optimizers.Compression`); by default all are.
+        num_initial: Points of the initial design over a box, scrambled Sobol; ``2 d + 2`` by
+            default.
+        acquisition_options: Arguments of BoTorch's ``optimize_acqf``, which searches the unit
+            cube, over a box.
         keep_coordinates: Keep the ``A x m`` coordinates of all arms. Without them the memory is
             ``O(A)`` and a change of the dictionary costs ``O(A m^2)``.
     """
@@ -114,8 +133,9 @@ class ArmOptimizer:
 
     def __init__(
         self,
-        arms: Tensor,
+        arms: Tensor | None = None,
         *,
+        bounds: Tensor | None = None,
         covar_module: Kernel | None = None,
         noise_var: float | None = None,
         norm_bound: float | str = 1.0,
@@ -128,54 +148,66 @@ class ArmOptimizer:
         seed: int | None = None,
         max_dictionary: int | None = None,
         coupled: bool = True,
-        acquisition: str | None = None,
+        acquisition: str | Factory | None = None,
         batch_rule: str | BatchRule | None = None,
         max_batch_size: int = 10_000,
         epsilon: float = 0.1,
         noise_bound: float | None = None,
+        compression: Compression | None = None,
+        num_initial: int | None = None,
+        acquisition_options: Mapping[str, Any] | None = None,
         keep_coordinates: bool = True,
     ) -> None:
-        check_arms(arms)
         check_between("delta", delta, 0, 1)
         check_between("epsilon", epsilon, 0, 1, ends=True)
         check_positive_integer("max_batch_size", max_batch_size)
         check_positive_integer("horizon", horizon)
         check_between("noise_bound", noise_bound, 0, math.inf)
         check_max_size(max_dictionary)
-        arms = arms.detach().clone()  # what the user does to it later is nobody's business
-        self.delta, self.epsilon, self.max_batch_size = delta, epsilon, max_batch_size
-        self.batch_rule = as_batch_rule(batch_rule or self.default_batch_rule, batch_threshold)
-        self.acquisition = acquisition or self.default_acquisition
-        if self.acquisition not in ("ucb", "thompson", "greedy"):
-            raise InputDataError(
-                f'acquisition must be "ucb", "thompson" or "greedy", got {acquisition!r}.'
-            )
-        self.tuning = Tuning(arms, covar_module, noise_var, refit)
-        rule = as_width(width, fitted=self.tuning.fits, theorem=self.theorem)
-        doubles = doubles_norm(norm_bound, rule)
-        self.widths = Widths(rule, delta, noise_bound, self.batch_rule.inflation, doubles)
+        self.domain = _domain(arms, bounds, num_initial, acquisition_options)
+        self.delta = delta
+        rule = as_batch_rule(batch_rule or self.default_batch_rule, batch_threshold)
+        acquisition = acquisition or self.default_acquisition
+        check_acquisition(acquisition)
+        compression = compression or NO_COMPRESSION
+        self.strategy = Strategy(
+            acquisition, rule, self.exact, epsilon, max_batch_size, compression
+        )
+        rows, extent = self.domain.rows, self.domain.extent
+        self.tuning = Tuning(extent, covar_module, noise_var, refit)
+        width_rule = as_width(width, fitted=self.tuning.fits, theorem=self.theorem)
+        sides = self.tuning.inputs(extent)
+        self.widths = Widths(
+            width_rule,
+            delta,
+            noise_bound,
+            rule.inflation,
+            doubles_norm(norm_bound, width_rule),
+            self.domain.num_arms,
+            float((sides.amax(0) - sides.amin(0)).max()),
+        )
         self.resampling = Resampling(coupled, max_dictionary)
-        self.tables = Tables(arms, self.tuning, keep_coordinates)
+        self.tables = Tables(rows, self.tuning, keep_coordinates)
         self._generator = torch.Generator()
         if seed is None:
             self._generator.seed()
         else:
             self._generator.manual_seed(seed)
-        history = History.empty(arms.device)
-        no_row = torch.zeros(1, dtype=torch.long, device=arms.device)
+        history = History.empty(rows.device)
+        no_row = torch.zeros(1, dtype=torch.long, device=rows.device)
         self._state = State(
             history=history,
-            added=arms[:0],
+            added=rows[:0],
             coins=history.means,
             hyper=self.tuning.initial,
             recipe=Recipe(history, 0, no_row),
-            oversampling=as_oversampling(
-                oversampling, self.theorem, self.batch_rule.delay, horizon, delta
-            ),
+            oversampling=as_oversampling(oversampling, self.theorem, rule.delay, horizon, delta),
             norm_bound=1.0 if isinstance(norm_bound, str) else float(norm_bound),
             horizon=horizon,
             next_fit=self.tuning.first_fit,
             noise_known=noise_var if self.tuning.noise_fixed else None,
+            design_seed=int(torch.randint(2**31, (), generator=self._generator)),
+            kept=history.rows,
             random=self._generator.get_state(),
         )
         self._cached_table: ArmTable | None = None
@@ -195,6 +227,8 @@ class ArmOptimizer:
 
         Raises:
             BatchCompleteError: The batch is complete: tell results first.
+            ConvergedError: The next point would teach too little, and the optimizer is to stop
+                then.
         """
         check_positive_integer("n", n)
         state, batch = self._current_batch()
@@ -205,21 +239,68 @@ class ArmOptimizer:
                 f"The batch is complete: {len(state.pending)} points wait for their results. Tell "
                 "some of them first (`pending` has them), then ask again."
             )
-        start = len(batch.picks)
+        start, added = len(batch.picks), len(batch.added)
         while not batch.complete and (n is None or len(batch.picks) < start + n):
             batch.pick()
-        rows = self.tables.index.first[torch.tensor(batch.picks[start:], device=self.arms.device)]
-        ids = range(state.next_id, state.next_id + len(rows))
-        asked = map(Pending, rows.tolist(), batch.scores[start:])
-        pending = dict(zip(ids, asked, strict=True))
+        state = self._with_rows(state, batch.added[added:])
+        picks = batch.picks[start:]
+        skips = self.strategy.compression.ends_batch and not batch.informative[-1]
+        if skips and self.strategy.compression.on_uninformative == "stop":
+            picks = picks[:-1]
+            if not picks:
+                self._stop(state)
+        return self._handed_out(state, batch, start, picks, skips)
+
+    def _handed_out(
+        self, state: State, batch: Batch, start: int, picks: list[int], skips: bool
+    ) -> Suggestion:
+        r"""The picks as a suggestion, and a state in which their results are awaited."""
+        rows = torch.tensor(picks, dtype=torch.long, device=self.tables.arms.device)
+        if self.domain.num_arms:
+            rows = self.tables.index.first[rows]
+        informative = batch.informative[start : start + len(picks)]
+        expected = informative if skips else [True] * len(picks)
+        ids: list[int] = []
+        pending: dict[int, Pending] = {}
+        for row, score, awaited in zip(rows.tolist(), batch.scores[start:], expected, strict=False):
+            ids.append(state.next_id + len(pending) if awaited else -1)
+            if awaited:
+                pending[ids[-1]] = Pending(row, score)
+        record = state.batch
+        assert record is not None
         self._state = replace(
             state,
             pending={**state.pending, **pending},
-            next_id=ids.stop,
-            batch=state.batch._replace(picks=len(batch.picks)),
+            next_id=state.next_id + len(pending),
+            skipped=state.skipped + ids.count(-1),
+            designed=state.designed + (len(picks) if batch.is_design else 0),
+            # A point that was skipped ends the batch without feedback: time has moved on.
+            batch=None if -1 in ids else record._replace(picks=(*record.picks, *picks)),
         )
-        self._cached_batch = batch
-        return Suggestion(self.arms[rows], rows, tuple(ids))
+        self._cached_batch = None if skips else batch
+        marks = torch.tensor(informative, dtype=torch.bool, device=rows.device)
+        X, indices = self.tables.points(self._state, rows), self.domain.indices(rows)
+        return Suggestion(X, indices, tuple(ids), marks)
+
+    def _stop(self, state: State) -> NoReturn:
+        r"""Nothing is left to ask: for now, or at all."""
+        self._state, self._cached_batch = state, None
+        if state.pending:
+            raise BatchCompleteError(
+                f"Until some of the {len(state.pending)} pending points are told, no further one "
+                "would teach enough."
+            )
+        gap, width = self.gap(), self.width_now
+        raise ConvergedError(Convergence(self.strategy.compression.epsilon, gap, width))
+
+    def _with_rows(self, state: State, added: list[Tensor]) -> State:
+        r"""Inputs that picks have put into the table."""
+        if not added:
+            return state
+        recipe = state.recipe
+        for X in added:
+            recipe = recipe.followed_by(Change.of_rows(X))
+        return replace(state, added=torch.cat([state.added, *added]), recipe=recipe)
 
     def _current_batch(self) -> tuple[State, Batch]:
         r"""The batch being asked, and the state that knows of it. The cache is emptied."""
@@ -231,32 +312,19 @@ class ArmOptimizer:
             width = self.widths.now(state, self._table())
             self._generator.set_state(state.random)
             seed = int(torch.randint(2**62, (), generator=self._generator))
-            record = BatchRecord(width, seed, stragglers, 0)
+            record = BatchRecord(width, seed, stragglers, state.designed)
             state = replace(state, batch=record, random=self._generator.get_state())
             self._state, self._cached_batch = state, None
         batch, self._cached_batch = self._cached_batch, None
-        assert state.batch is not None
         if batch is None:
-            batch = self._make_batch(state.batch)
-            for _ in range(state.batch.picks):
-                batch.pick()
+            batch = self.domain.begin(self.strategy, self._situation(state))
+            assert state.batch is not None
+            batch.follow(state.batch.picks)
         return state, batch
 
-    def _make_batch(self, record: BatchRecord) -> Batch:
-        table, rule = self._table(), self.batch_rule
-        options: dict[str, Any] = {
-            "num_arms": len(self.arms),
-            "stragglers": record.stragglers,
-            "max_size": self.max_batch_size,
-        }
-        if self.acquisition == "ucb":
-            if self.exact:
-                return ExactBatch(table, rule, record.width, **options)
-            return LazyBatch(table, rule, record.width, **options)
-        generator = torch.Generator().manual_seed(record.seed)
-        if self.acquisition == "thompson":
-            return ThompsonBatch(table, rule, generator, **options)
-        return GreedyBatch(table, rule, self.epsilon, generator, **options)
+    def _situation(self, state: State) -> Situation:
+        assert state.batch is not None
+        return Situation(state, self._table(), state.batch, self.tables)
 
     # ------------------------------------------------------------------ tell
 
@@ -276,10 +344,8 @@ class ArmOptimizer:
         Raises:
             InputDataError: Anything is wrong with the arguments. Nothing has changed then.
         """
-        state, device = self._state, self.arms.device
-        read = read_points(points, self.tables.index, state.added, state.pending)
-        if isinstance(points, Suggestion):
-            check_suggestion(points, self.tables.points(state, read.rows))
+        state, device = self._state, self.tables.arms.device
+        read = self.domain.read(points, state)
         q = len(read.rows)
         rewards = read_rewards("Y", Y, q, device)
         variances = None if Yvar is None else read_variances(Yvar, q, device)
@@ -294,22 +360,22 @@ class ArmOptimizer:
             table = self.tables.follow(state)
         if len(read.added):
             table.extend(self.tuning.inputs(read.added))
-        state = self._logged(state, table, read.rows, read.ids, rewards, weights)
-        table.observe(read.rows, state.hyper.to_model(rewards), weights)
-        state = self._with_pulls(
-            state, Change(read.added, read.rows, rewards, weights, read.rows[:0])
-        )
-        unasked = sum(id_ is None for id_ in read.ids)
-        state = replace(state, unasked=state.unasked + unasked)
-        # The first results are settled at once: until then there is no dictionary.
-        if not state.pending or not self.num_observations:
-            state, table = self._settled(state, table)
+            state = replace(
+                state,
+                added=torch.cat([state.added, read.added]),
+                recipe=state.recipe.followed_by(Change.of_rows(read.added)),
+            )
+        told = Told(read.rows, read.ids, rewards, weights)
+        # The threshold compares each result with all before it; elsewhere one block does.
+        size = q if self.strategy.compression.threshold is None else BLOCK
+        for block in chunks(q, size):
+            state, table = self._absorbed(state, table, told.part(block))
         self._replace(state, table)
 
     def _with_known_noise(self, state: State, variances: Tensor | None) -> State:
         if variances is None or self.tuning.noise_fixed or state.noise_known is not None:
             return state
-        if state.history.num_observations:
+        if state.num_observations:
             raise InputDataError(
                 "Yvar came after results without it, for which the noise is fitted: tell Yvar "
                 "from the first results on, or give noise_var."
@@ -318,51 +384,70 @@ class ArmOptimizer:
         hyper = replace(state.hyper, noise_var=known / state.hyper.scale**2)
         return replace(state, hyper=hyper, noise_known=known)
 
-    def _logged(
-        self,
-        state: State,
-        table: ArmTable,
-        rows: Tensor,
-        ids: Sequence[int | None],
-        rewards: Tensor,
-        weights: Tensor,
-    ) -> State:
+    def _absorbed(self, state: State, table: ArmTable, told: Told) -> tuple[State, ArmTable]:
+        r"""State and table with some results more."""
+        compression, first = self.strategy.compression, not state.history.num_observations
+        kept = compression.kept(table, told.rows, told.weights)
+        believed = told.part(kept) if compression.discard else told
+        state = self._logged(state, table, told, kept)
+        state = replace(
+            state,
+            discarded=state.discarded + len(told.rows) - len(believed.rows),
+            num_kept=state.num_kept + int(kept.sum()),
+            incumbent=max([state.incumbent, *told.rewards[kept].tolist()]),
+            batch=None,
+        )
+        if not compression.discard:
+            state = replace(state, kept=torch.cat([state.kept, told.rows[kept]]).unique())
+        if len(believed.rows) == 0:
+            return state, table
+        rewards = state.hyper.to_model(believed.rewards)
+        table.observe(believed.rows, rewards, believed.weights)
+        state = self._with_pulls(state, believed)
+        # The first results are settled at once: until then there is no dictionary.
+        return self._settled(state, table) if first or not state.pending else (state, table)
+
+    def _logged(self, state: State, table: ArmTable, told: Told, kept: Tensor) -> State:
         r"""Scores under the model that chose each point; ``F`` doubled where it must be."""
-        scores, pending = [0.0] * len(ids), dict(state.pending)
-        if self.widths.doubles_norm or None in ids:
-            mean, var = table.moments_at(rows)
-            gap = (state.hyper.to_model(rewards) - mean).abs()
-            state = self.widths.with_norm_doubled(state, table, gap, var.sqrt(), weights)
+        scores, pending = [0.0] * len(told.ids), dict(state.pending)
+        if self.widths.doubles_norm or None in told.ids:
+            mean, var = table.moments_at(told.rows)
+            gap = (state.hyper.to_model(told.rewards) - mean).abs()
+            state = self.widths.with_norm_doubled(state, table, gap, var.sqrt(), told.weights)
             scores = (var / table.noise_var).tolist()
-        for i, id_ in enumerate(ids):
+        for i, id_ in enumerate(told.ids):
             if id_ is not None:
                 scores[i] = pending.pop(id_).score
-        logged = torch.tensor(scores, dtype=torch.float64, device=weights.device) * weights
+        logged = torch.tensor(scores, dtype=torch.float64, device=kept.device) * told.weights
+        if self.strategy.compression.discard:
+            logged = logged[kept]
         return replace(
             state,
             pending=pending,
+            unasked=state.unasked + told.ids.count(None),
             log_sum=state.log_sum + float(logged.log1p().sum()),
             log_sum_3=state.log_sum_3 + float((3 * logged).log1p().sum()),
         )
 
-    def _with_pulls(self, state: State, change: Change) -> State:
-        history = state.history.with_pulls(change.rows, change.rewards, change.weights)
+    def _with_pulls(self, state: State, told: Told) -> State:
+        history = state.history.with_pulls(told.rows, told.rewards, told.weights)
         self._generator.set_state(state.random)
         coins = self.resampling.coins(state.history, state.coins, history, self._generator)
+        none = told.rows[:0]
+        change = Change(state.added[:0], told.rows, told.rewards, told.weights, none)
         return replace(
             state,
             history=history,
-            added=torch.cat([state.added, change.added]),
             coins=coins,
             recipe=state.recipe.followed_by(change),
             random=self._generator.get_state(),
-            newest=int(change.rows[-1]),
+            newest=int(told.rows[-1]),
             settled=False,
-            batch=None,
         )
 
     def _settled(self, state: State, table: ArmTable) -> tuple[State, ArmTable]:
-        settling = Settling(self.tables, self.tuning, self.resampling, self.delta)
+        keeps = self.exact and not self.strategy.compression.discard
+        settling = Settling(self.tables, self.tuning, self.resampling, self.delta, keeps)
         return settling.settled(state, table, self._generator)
 
     # ------------------------------------------------------------------ the table
@@ -388,10 +473,14 @@ class ArmOptimizer:
     @property
     def arms(self) -> Tensor:
         r"""``A x d``."""
+        if not self.domain.num_arms:
+            raise UnsupportedError("An optimizer over a box has no arms; see `domain.bounds`.")
         return self.tables.arms
 
     def best(self) -> Best:
         r"""The arm of highest posterior mean, with its confidence interval.
+
+        Over a box it is the best of what was observed.
 
         Example:
             >>> import torch
@@ -402,43 +491,71 @@ class ArmOptimizer:
             4
         """
         state, table = self._state, self._table()
-        mean, var = (t[: len(self.arms)] for t in table.moments())
-        index = int(mean.argmax())
-        half = self.width_now * var[index].sqrt()
-        ends = torch.stack([mean[index], mean[index] - half, mean[index] + half])
+        rows = torch.arange(len(table.X), device=table.X.device)[self.domain.contenders(state)]
+        mean, var = (t[rows] for t in table.moments())
+        i = int(mean.argmax())
+        half = self.width_now * var[i].sqrt()
+        ends = torch.stack([mean[i], mean[i] - half, mean[i] + half])
         middle, lower, upper = state.hyper.to_rewards(ends).tolist()
-        return Best(index, self.arms[index], middle, lower, upper)
+        X = self.tables.points(state, rows[i : i + 1]).squeeze(0)
+        index = self.domain.indices(rows[i])
+        return Best(None if index is None else int(index), X, middle, lower, upper)
+
+    @torch.no_grad()
+    def gap(self) -> float:
+        r"""The highest upper confidence bound less the best lower one, in units of the rewards.
+
+        No point is better by more than the one with that lower bound, when all intervals hold:
+        with probability ``1 - delta`` for a width with a guarantee. Over a box the highest bound
+        is the highest one that BoTorch's optimizer finds.
+        """
+        state, table, width = self._state, self._table(), self.width_now
+        rows = self.domain.contenders(state)
+        mean, var = (t[rows] for t in table.moments())
+        record = state.batch or BatchRecord(width, 0, ())
+        situation = Situation(state, table, record._replace(stragglers=()), self.tables)
+        highest = self.domain.highest_bound(self.strategy, situation)
+        return max(0.0, highest - float((mean - width * var.sqrt()).max())) * state.hyper.scale
 
     @property
     def model(self) -> DTCGP:
         r"""The belief as a BoTorch model: distinct inputs, mean rewards, their noise variances."""
-        state = self._state
-        history = state.history
-        if not history.num_observations:
+        if not self._state.history.num_observations:
             raise InputDataError("There is no model before the first result: tell one first.")
-        positions = torch.searchsorted(history.rows, state.recipe.final_dictionary)
-        X = self.tables.points(state, history.rows)
-        return self.tuning.model(X, history, state.hyper, positions)
+        return self.tables.model(self._state)
 
     @property
     def pending(self) -> Suggestion:
         r"""Points asked and not told."""
         points = self._state.pending
         rows = torch.tensor(
-            [point.row for point in points.values()], dtype=torch.long, device=self.arms.device
+            [point.row for point in points.values()],
+            dtype=torch.long,
+            device=self.tables.arms.device,
         )
-        return Suggestion(self.tables.points(self._state, rows), rows, tuple(points))
+        X = self.tables.points(self._state, rows)
+        return Suggestion(X, self.domain.indices(rows), tuple(points))
 
     @property
     def num_observations(self) -> int:
         r"""Results told so far."""
-        return self._state.history.num_observations
+        return self._state.num_observations
+
+    @property
+    def num_steps(self) -> int:
+        r"""Results told and steps skipped so far: the papers' ``t``."""
+        return self._state.num_observations + self._state.skipped
+
+    @property
+    def model_order(self) -> int:
+        r"""``M``: how many results were informative; all, without an information threshold."""
+        return self._state.num_kept
 
     @property
     def dictionary(self) -> Tensor:
         r"""``m x d`` points that the belief stands on; none before the first result."""
-        if not self.num_observations:
-            return self.arms[:0]
+        if not self._state.history.num_observations:
+            return self.tables.arms[:0]
         return self.tables.points(self._state, self._state.recipe.final_dictionary)
 
     @property
@@ -477,14 +594,16 @@ class ArmOptimizer:
         Args:
             arms: ``A' x d``, of the same dtype. Inputs are scaled as for the first arms.
         """
-        check_arms(arms)
+        domain = Arms(arms)
         if arms.shape[-1] != self.arms.shape[-1] or arms.dtype != self.arms.dtype:
             raise InputDataError(
                 f"arms must be A x {self.arms.shape[-1]} of {self.arms.dtype}, as before, got "
                 f"{tuple(arms.shape)} of {arms.dtype}."
             )
-        arms = arms.detach().to(self.arms.device, copy=True)
-        self.tables, self._state = self.tables.with_arms(arms, self._state)
+        domain = Arms(arms.to(self.arms.device))
+        tables, state = self.tables.with_arms(domain.rows, self._state)
+        self.widths = replace(self.widths, num_arms=domain.num_arms)
+        self.domain, self.tables, self._state = domain, tables, state
         self._cached_table, self._cached_batch = None, None
 
     # ------------------------------------------------------------------ saving
@@ -492,11 +611,11 @@ class ArmOptimizer:
     def state_dict(self) -> dict[str, Any]:
         r"""Everything a run needs to go on, bit for bit, in numbers, strings and tensors.
 
-        The arms and the arguments of the optimizer are not in it: construct it the same way, then
-        load. Safe to store with ``torch.save`` and to load with ``weights_only=True``.
+        Arms or bounds and the arguments of the optimizer are not in it: construct it the same way,
+        then load. Safe to store with ``torch.save`` and to load with ``weights_only=True``.
         """
         header = {"version": VERSION, "algorithm": type(self).__name__}
-        header |= {"arms": self.tables.index.checksum, "bounds": self.tuning.bounds}
+        header |= {"domain": self.domain.checksum, "bounds": self.tuning.bounds}
         return {**header, **self._state.to_dict()}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
@@ -508,20 +627,39 @@ class ArmOptimizer:
         expected = {
             "version": VERSION,
             "algorithm": type(self).__name__,
-            "arms": self.tables.index.checksum,
+            "domain": self.domain.checksum,
         }
         rest = dict(saved)
         for key, value in expected.items():
             if (got := rest.pop(key, None)) != value:
                 raise InputDataError(
                     f"The state is of another optimizer: {key} should be {value!r}, got {got!r}. "
-                    "Construct the optimizer as the saved one was, with the same arms."
+                    "Construct the optimizer as the saved one was, over the same arms or bounds."
                 )
         try:
             bounds = rest.pop("bounds")
-            state = State.from_dict(rest, self.tuning.initial.kernel, self.arms.device)
-            bounds = None if bounds is None else bounds.to(self.arms)
+            state = State.from_dict(rest, self.tuning.initial.kernel, self.tables.arms.device)
+            bounds = None if bounds is None else bounds.to(self.tables.arms)
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise InputDataError(f"The state is damaged or of another kind: {error}") from error
         self._state, self.tuning.bounds = state, bounds
         self._cached_table, self._cached_batch = None, None
+
+
+def _domain(
+    arms: Tensor | None,
+    bounds: Tensor | None,
+    num_initial: int | None,
+    options: Mapping[str, Any] | None,
+) -> Domain:
+    if (arms is None) == (bounds is None):
+        raise InputDataError(
+            "Pass either arms, an A x d tensor of candidates, or bounds, a 2 x d tensor, got "
+            f"{'neither' if arms is None else 'both'}."
+        )
+    if arms is not None:
+        if num_initial is not None or options is not None:
+            raise InputDataError("num_initial and acquisition_options go with bounds, not arms.")
+        return Arms(arms)
+    assert bounds is not None
+    return Box(bounds, num_initial, options)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from botorch_bkb.optimizers.state import Pending
 from botorch_bkb.optimizers.suggestion import Suggestion
-from botorch_bkb.rows import RowIndex
+from botorch_bkb.rows import RowIndex, take_rows
 from botorch_bkb.validation import check_finite, check_variances
 
 #: Rewards beyond this cannot be squared.
@@ -24,6 +24,21 @@ class Points(NamedTuple):
     rows: Tensor  #: ``q`` rows; those of ``added`` come after all others
     added: Tensor  #: ``h x d`` distinct inputs that are not in the table yet
     ids: tuple[int | None, ...]  #: which pending points they answer
+
+
+class Told(NamedTuple):
+    r"""Results in units of the rewards; ``q`` of each."""
+
+    rows: Tensor
+    ids: tuple[int | None, ...]
+    rewards: Tensor
+    weights: Tensor  #: ``lambda / v`` for a result with noise variance ``v``
+
+    def part(self, part: slice | Tensor) -> Told:
+        r"""Some of them."""
+        chosen = torch.arange(len(self.rows), device=self.rows.device)[part]
+        ids = tuple(self.ids[i] for i in chosen.tolist())
+        return Told(self.rows[chosen], ids, self.rewards[chosen], self.weights[chosen])
 
 
 def check_arms(arms: Any) -> None:
@@ -55,7 +70,7 @@ def read_points(
         pending: Points asked and not told.
     """
     if isinstance(points, Suggestion):
-        return _read_suggestion(points, added, pending)
+        return _read_suggestion(points, arms, added, pending)
     try:
         values = torch.as_tensor(points, device=added.device)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -72,25 +87,34 @@ def read_points(
     return Points(rows, new, _answers(rows.tolist(), pending))
 
 
-def _read_suggestion(points: Suggestion, added: Tensor, pending: Mapping[int, Pending]) -> Points:
-    unknown = [id_ for id_ in points.ids if id_ not in pending]
-    if unknown or len(set(points.ids)) < len(points.ids):
+def _read_suggestion(
+    points: Suggestion, arms: RowIndex, added: Tensor, pending: Mapping[int, Pending]
+) -> Points:
+    expected = [id_ for id_ in points.ids if id_ >= 0]
+    unknown = [id_ for id_ in expected if id_ not in pending]
+    if unknown or len(set(expected)) < len(expected):
         raise InputDataError(
             f"Points {unknown or list(points.ids)} of the suggestion are not pending: each can be "
             "told once, to the optimizer that suggested it. Tell further results of the same arms "
             "by their indices."
         )
-    rows = [pending[id_].row for id_ in points.ids]
-    return Points(torch.tensor(rows, dtype=torch.long, device=added.device), added[:0], points.ids)
-
-
-def check_suggestion(points: Suggestion, X: Tensor) -> None:
-    r"""Raise unless the points of a suggestion are those that are pending under its ids."""
-    if points.X.shape != X.shape or not torch.equal(points.X.to(X), X):
+    rows = torch.tensor(
+        [pending[id_].row if id_ >= 0 else -1 for id_ in points.ids],
+        dtype=torch.long,
+        device=added.device,
+    )
+    asked = rows >= 0
+    known = take_rows(arms.X, added, rows[asked])
+    if points.X.shape != (len(rows), known.shape[-1]) or not torch.equal(
+        points.X.to(known)[asked], known
+    ):
         raise InputDataError(
             "The suggestion's points are not those asked under its ids: tell it to the optimizer "
             "that suggested it."
         )
+    # Points that were to be skipped and were evaluated all the same are as any others.
+    rows[~asked], new = _read_inputs(points.X[~asked], arms, added)
+    return Points(rows, new, tuple(id_ if id_ >= 0 else None for id_ in points.ids))
 
 
 def _read_indices(values: Tensor, arms: RowIndex) -> Tensor:

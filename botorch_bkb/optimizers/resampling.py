@@ -32,7 +32,7 @@ def as_oversampling(
         horizon: ``T``.
         delta: Failure probability.
     """
-    if theorem == "exact":
+    if theorem in ("exact", "compressed"):
         return math.inf
     if oversampling != "theory":
         if isinstance(oversampling, str) or not oversampling > 0:

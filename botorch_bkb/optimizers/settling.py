@@ -27,12 +27,14 @@ class Settling:
         tuning: Which hyperparameters are fitted.
         resampling: How dictionaries are drawn.
         delta: Failure probability, for the oversampling of a longer horizon.
+        keeps: Whether the dictionary is what was informative and nothing is drawn.
     """
 
     tables: Tables
     tuning: Tuning
     resampling: Resampling
     delta: float
+    keeps: bool
 
     def settled(
         self, state: State, table: ArmTable, generator: torch.Generator
@@ -53,6 +55,8 @@ class Settling:
         return replace(state, settled=True, unasked=0, batch=None, random=random), table
 
     def _draw(self, state: State, table: ArmTable, generator: torch.Generator) -> Tensor:
+        if self.keeps and len(state.kept):
+            return state.kept
         history, rows = state.history, state.history.rows
         noise = table.noise_var * history.counts / history.weights
         if state.unasked > WARM_START and math.isfinite(state.oversampling):

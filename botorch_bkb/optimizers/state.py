@@ -7,6 +7,7 @@ since then: a few dozen dictionaries, and what was told between them.
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
@@ -32,7 +33,8 @@ class BatchRecord(NamedTuple):
     width: float
     seed: int
     stragglers: tuple[int, ...]  #: rows pending when it began
-    picks: int  #: how many were handed out
+    designed: int = 0  #: points of the initial design handed out before it
+    picks: tuple[int, ...] = ()  #: rows handed out
 
 
 class Change(NamedTuple):
@@ -49,6 +51,12 @@ class Change(NamedTuple):
         r"""The dictionary is exchanged and nothing else."""
         none = dictionary[:0]
         return cls(added[:0], none, none.double(), none.double(), dictionary)
+
+    @classmethod
+    def of_rows(cls, added: Tensor) -> Change:
+        r"""Rows are added and nothing else."""
+        none = torch.empty(0, dtype=torch.long, device=added.device)
+        return cls(added, none, none.double(), none.double(), none)
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,13 @@ class State:
         next_fit: Number of observations at which hyperparameters are fitted next.
         noise_known: Noise variance in units of the rewards, where it is not fitted.
         random: State of the generator.
+        kept: Rows whose results were informative, where others are in the belief too.
+        num_kept: How many informative results there were.
+        discarded: Results left out of the belief.
+        skipped: Steps without a result, for a point that would have taught too little.
+        incumbent: The best informative reward.
+        design_seed: Of the initial design over a box.
+        designed: Points of the design handed out.
     """
 
     history: History
@@ -108,6 +123,13 @@ class State:
     next_fit: int
     noise_known: float | None
     random: Tensor
+    kept: Tensor
+    num_kept: int = 0
+    discarded: int = 0
+    skipped: int = 0
+    incumbent: float = -math.inf
+    design_seed: int = 0
+    designed: int = 0
     newest: int = -1
     settled: bool = True
     unasked: int = 0
@@ -117,13 +139,19 @@ class State:
     log_sum: float = 0.0
     log_sum_3: float = 0.0
 
+    @property
+    def num_observations(self) -> int:
+        r"""Results told, those left out of the belief included."""
+        return self.history.num_observations + self.discarded
+
     def to_dict(self) -> dict[str, Any]:
         r"""Numbers, strings, lists and tensors: safe to load with ``weights_only=True``."""
         nested = {"history", "hyper", "recipe", "pending", "batch"}
         saved = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in nested}
         hyper, recipe, batch = self.hyper, self.recipe, None
         if self.batch is not None:
-            batch = {**self.batch._asdict(), "stragglers": list(self.batch.stragglers)}
+            batch = self.batch._asdict()
+            batch |= {key: list(batch[key]) for key in ("stragglers", "picks")}
         return {
             **saved,
             "history": vars_of(self.history),
@@ -164,7 +192,8 @@ class State:
         recipe["changes"] = tuple(Change(**change) for change in recipe["changes"])
         batch = saved["batch"]
         if batch is not None:
-            batch = BatchRecord(**{**batch, "stragglers": tuple(batch["stragglers"])})
+            lists = {key: tuple(batch[key]) for key in ("stragglers", "picks")}
+            batch = BatchRecord(**{**batch, **lists})
         return cls(
             **{
                 **saved,

@@ -2,8 +2,9 @@ r"""What ``ask`` and ``best`` hand out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import torch
 from botorch.exceptions.errors import BotorchError
 from torch import Tensor
 
@@ -12,51 +13,102 @@ class BatchCompleteError(BotorchError):
     r"""Feedback is needed before the next suggestion."""
 
 
+@dataclass(frozen=True)
+class Convergence:
+    r"""Nothing that could be asked would teach more than ``epsilon`` nats.
+
+    If the best upper confidence bound is at such a point ``x``, no point is better than it by more
+    than the width of its interval: ``f(x') <= u(x') <= u(x) <= f(x) + 2 width sd(x)``, and
+    ``sd(x)^2 <= (e^{2 epsilon} - 1) lambda``.
+
+    Attributes:
+        epsilon: The threshold in nats.
+        gap: The highest upper bound less the best lower bound, in units of the rewards: no arm
+            is better than the one with that lower bound by more. Holds when all intervals do,
+            with probability ``1 - delta`` for a width with a guarantee; over a box the highest
+            upper bound is the highest one that was found.
+        width: Width of the bounds in posterior standard deviations.
+    """
+
+    epsilon: float
+    gap: float
+    width: float
+
+
+class ConvergedError(BotorchError):
+    r"""The next suggestion would teach too little, and the optimizer was told to stop then.
+
+    Attributes:
+        convergence: At which level, and the bound that justifies it.
+    """
+
+    def __init__(self, convergence: Convergence) -> None:
+        self.convergence = convergence
+        super().__init__(
+            f"Converged: the next point would teach no more than epsilon = {convergence.epsilon:g} "
+            f"nats, and by bounds of {convergence.width:.3g} standard deviations nothing is better "
+            f"than what is known by more than {convergence.gap:.4g}. To go on, lower epsilon or "
+            'pass on_uninformative="evaluate".'
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Suggestion:
     r"""Points to be evaluated.
 
     Attributes:
         X: ``q x d`` inputs.
-        indices: ``q`` rows of ``arms``.
-        ids: One number for each point, by which its result is recognised.
+        indices: ``q`` rows of ``arms``; None over a box.
+        ids: One number for each point, by which its result is recognised; -1 where none is
+            expected, since the point would teach too little (``on_uninformative="skip"``).
+        informative: ``q`` booleans: whether a result would teach more than the information
+            threshold. Without a threshold all would.
 
     A part of it is one too, for results that arrive one by one:
 
     Example:
         >>> import torch
         >>> s = Suggestion(torch.rand(3, 2), torch.tensor([4, 7, 4]), (0, 1, 2))
-        >>> len(s), s[1].indices, s[1:].ids
-        (3, tensor([7]), (1, 2))
+        >>> len(s), s[1].indices, s[1:].ids, s[s.informative].ids
+        (3, tensor([7]), (1, 2), (0, 1, 2))
     """
 
     X: Tensor
-    indices: Tensor
+    indices: Tensor | None
     ids: tuple[int, ...]
+    informative: Tensor = field(default=None)  # type: ignore[assignment]  # set below
+
+    def __post_init__(self) -> None:
+        if self.informative is None:
+            every = torch.ones(len(self.ids), dtype=torch.bool, device=self.X.device)
+            object.__setattr__(self, "informative", every)
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __getitem__(self, part: int | slice) -> Suggestion:
+    def __getitem__(self, part: int | slice | Tensor) -> Suggestion:
         if isinstance(part, int):
             part = range(len(self))[part]  # IndexError where there is none
             part = slice(part, part + 1)
-        return Suggestion(self.X[part], self.indices[part], self.ids[part])
+        rows = torch.arange(len(self), device=self.X.device)[part]
+        indices = None if self.indices is None else self.indices[rows]
+        ids = tuple(self.ids[i] for i in rows.tolist())
+        return Suggestion(self.X[rows], indices, ids, self.informative[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class Best:
-    r"""The arm of highest posterior mean.
+    r"""The point of highest posterior mean: among the arms, or among what was observed in a box.
 
     Attributes:
-        index: Its row in ``arms``.
+        index: Its row in ``arms``; None over a box.
         X: Its ``d`` features.
         mean: Posterior mean of its expected reward.
         lower: Lower end of its confidence interval, ``mean - width sd``.
         upper: Upper end.
     """
 
-    index: int
+    index: int | None
     X: Tensor
     mean: float
     lower: float

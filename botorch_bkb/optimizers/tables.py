@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from botorch_bkb.arms import ArmTable
+from botorch_bkb.models import DTCGP
 from botorch_bkb.optimizers.history import History
 from botorch_bkb.optimizers.hyperparameters import Tuning
 from botorch_bkb.optimizers.state import Change, Recipe, State
-from botorch_bkb.rows import RowIndex
+from botorch_bkb.rows import RowIndex, take_rows
 
 
 class Tables:
@@ -29,11 +30,20 @@ class Tables:
 
     def points(self, state: State, rows: Tensor) -> Tensor:
         r"""Inputs of some rows, as the user gave them."""
-        added = rows - len(self.arms)
-        X = self.arms[rows.clamp_max(len(self.arms) - 1)]
-        is_added = added >= 0
-        X[is_added] = state.added[added[is_added]]
-        return X
+        return take_rows(self.arms, state.added, rows)
+
+    def model(self, state: State, box: Tensor | None = None) -> DTCGP:
+        r"""The belief as a BoTorch model: distinct inputs, mean rewards, their noise variances.
+
+        Args:
+            state: The state.
+            box: ``2 x d`` bounds that are the unit cube for the model; inputs as the user knows
+                them by default.
+        """
+        rows = state.history.rows
+        positions = torch.searchsorted(rows, state.recipe.final_dictionary)
+        X = self.points(state, rows)
+        return self.tuning.model(X, state.history, state.hyper, positions, box)
 
     def follow(self, state: State) -> ArmTable:
         r"""The table of a state, by its recipe."""
@@ -45,7 +55,8 @@ class Tables:
                 continue
             if len(change.added):
                 table.extend(self.tuning.inputs(change.added))
-            table.observe(change.rows, state.hyper.to_model(change.rewards), change.weights)
+            if len(change.rows):
+                table.observe(change.rows, state.hyper.to_model(change.rewards), change.weights)
         return table
 
     def rebuilt(self, state: State, dictionary: Tensor) -> tuple[State, ArmTable]:
@@ -105,6 +116,7 @@ class Tables:
             coins=state.coins[order] if len(state.coins) else state.coins,
             recipe=Recipe(history, len(absent), dictionary),
             newest=newest,
+            kept=renumbered(state.kept).sort().values,
             pending={id_: state.pending[id_]._replace(row=row) for id_, row in places},
             batch=None,
         )

@@ -17,11 +17,14 @@ from botorch_bkb.optimizers.state import State
 
 @dataclass(frozen=True)
 class Progress:
-    r"""What a width may depend on. All in the model's units (see :class:`ArmOptimizer`).
+    r"""What a width may depend on. All in the model's units (see :class:`Optimizer`).
 
     Attributes:
         num_observations: ``t``.
-        num_arms: ``A``.
+        num_steps: Observations and steps that were skipped.
+        num_arms: ``A``; 0 over a box.
+        dim: ``d``.
+        side: The longest side ``r`` of the inputs' range, as the kernel sees it.
         effective_dimension: ``sum_s tau_t(x_s)``.
         log_sum: ``sum_s log(1 + tau_{fb[s-1]}(x_s))``, logged at selection.
         log_sum_3: ``sum_s log(1 + 3 tau_{fb[s-1]}(x_s))``.
@@ -35,7 +38,10 @@ class Progress:
     """
 
     num_observations: int
+    num_steps: int
     num_arms: int
+    dim: int
+    side: float
     effective_dimension: float
     log_sum: float
     log_sum_3: float
@@ -49,7 +55,7 @@ class Progress:
 
 
 Width = Callable[[Progress], float]
-Theorem = Literal["bkb", "bbkb", "exact"]
+Theorem = Literal["bkb", "bbkb", "exact", "compressed"]
 
 
 def _model(p: Progress) -> dict[str, float]:
@@ -100,7 +106,15 @@ def exact(p: Progress) -> float:
     return confidence.in_standard_deviations(beta, p.noise_var)
 
 
-THEOREMS: dict[str, Width] = {"bkb": bkb, "bbkb": bbkb, "exact": exact}
+def compressed(p: Progress) -> float:
+    r"""Compressed GP-UCB, Theorem 3.2: i over arms, ii over a box with ``a = b = 1``."""
+    t = p.num_steps + 1
+    if p.num_arms:
+        return confidence.finite_set(p.num_arms, t, p.delta)
+    return confidence.box(p.dim, t, p.delta, side=p.side)
+
+
+THEOREMS: dict[str, Width] = {"bkb": bkb, "bbkb": bbkb, "exact": exact, "compressed": compressed}
 
 
 def as_width(width: str | float | Width | None, *, fitted: bool, theorem: Theorem) -> Width:
@@ -169,6 +183,8 @@ class Widths:
         noise_bound: ``xi`` in units of the rewards; the model's noise by default.
         inflation: ``C~``: by how much variances may fall within a batch.
         doubles_norm: Whether ``F`` is doubled where an observation says so.
+        num_arms: ``A``; 0 over a box.
+        side: The longest side of the inputs' range, as the kernel sees it.
     """
 
     rule: Width
@@ -176,12 +192,17 @@ class Widths:
     noise_bound: float | None
     inflation: float
     doubles_norm: bool
+    num_arms: int
+    side: float
 
     def now(self, state: State, table: ArmTable) -> float:
         r"""The width in posterior standard deviations."""
         progress = Progress(
             num_observations=state.history.num_observations,
-            num_arms=len(table.X) - len(state.added),
+            num_steps=state.num_observations + state.skipped,
+            num_arms=self.num_arms,
+            dim=table.X.shape[-1],
+            side=self.side,
             effective_dimension=table.effective_dimension,
             log_sum=state.log_sum,
             log_sum_3=state.log_sum_3,

@@ -105,7 +105,8 @@ class TestTell:
         optimizer.tell(first[:1], problem.rewards(first[:1].indices))
         second = optimizer.ask()
         assert len(optimizer.pending) == len(first) - 1 + len(second)
-        assert optimizer._make_batch(optimizer._state.batch)._picked == len(first) - 1
+        batch = optimizer.domain.begin(optimizer.strategy, optimizer._situation(optimizer._state))
+        assert batch._picked == len(first) - 1
         spent = sum(point.score for point in optimizer._state.pending.values())
         assert spent > 0
         optimizer.tell(second, problem.rewards(second.indices))

@@ -1,0 +1,7 @@
+r"""Where an optimizer looks for its picks: a finite set of arms, or a box."""
+
+from botorch_bkb.optimizers.domains.arms import Arms
+from botorch_bkb.optimizers.domains.box import Box
+from botorch_bkb.optimizers.domains.domain import Domain, Situation, Strategy
+
+__all__ = ["Arms", "Box", "Domain", "Situation", "Strategy"]
