@@ -52,8 +52,8 @@ def dictionary_root(kernel: Kernel, points: Tensor) -> Tensor:
 
 
 def chunks(n: int, size: int = CHUNK) -> Iterator[slice]:
-    r"""Slices that cover ``range(n)``."""
-    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+    r"""Slices that cover ``range(n)``, at least one."""
+    return (slice(start, min(start + size, n)) for start in range(0, max(n, 1), size))
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,20 @@ class Belief:
         value, V = self._mean_and_projection(kernel, mean, X, e)
         if X.shape[-2] > DENSE_LIMIT:
             return value, self._lazy_covariance(kernel, X, e, V)
+        return value, to_linear_operator(self._joint(kernel, X, e, V).to(X.dtype))
+
+    def covariance(self, kernel: Kernel, X: Tensor) -> Tensor:
+        r"""Joint covariance ``... x q x q`` at ``X`` in float64."""
+        e = self.embed(kernel, X)
+        if self.conditional is None:
+            return self._joint(kernel, X, e, None)
+        V = self.conditional.project(e, kernel_matrix(kernel, X, self.extra_points))
+        return self._joint(kernel, X, e, V)
+
+    @staticmethod
+    def _joint(kernel: Kernel, X: Tensor, e: Embedding, V: Tensor | None) -> Tensor:
         covar = e.covariance(kernel_matrix(kernel, X))
-        if V is not None:
-            covar = covar - V @ V.mT
-        return value, to_linear_operator(covar.to(X.dtype))
+        return covar if V is None else covar - V @ V.mT
 
     @staticmethod
     def _lazy_covariance(kernel: Kernel, X: Tensor, e: Embedding, V: Tensor | None):
@@ -200,16 +210,32 @@ class Belief:
         """
         assert self.conditional is None  # a belief either absorbs or conditions
         residual, noise = targets.double() - mean(X).double(), noise.double()
-        points, factor, joining = self.points, self.factor, set(joins.tolist())
+        batch = torch.broadcast_shapes(self.factor.coef.shape[:-1], residual.shape[:-1])
+        factor = replace(
+            self.factor, coef=self.factor.coef.expand(*batch, self.factor.coef.shape[-1])
+        )
+        belief, joining = Belief(self.points, factor), set(joins.tolist())
         for i in range(X.shape[-2]):
             x = X[..., i : i + 1, :]
             if i in joining:
-                cross = Belief(points, factor)._kernel_with_points(kernel, x)
-                factor = factor.widen(cross, kernel_matrix(kernel, x))
-                points = cat_rows(points, x)
-            z = Belief(points, factor).embed(kernel, x).z.squeeze(-2)
-            factor = factor.observe(z, residual[..., i], noise[..., i])
-        return Belief(points, factor)
+                belief = belief._widened(kernel, x)
+            if belief.points.shape[-2] == 0:
+                continue
+            z = belief.embed(kernel, x).z.squeeze(-2)
+            factor = belief.factor.observe(z, residual[..., i], noise[..., i])
+            belief = Belief(belief.points, factor)
+        return belief
+
+    def _widened(self, kernel: Kernel, x: Tensor) -> Belief:
+        r"""With ``x`` in the dictionary, unless it is in its span already, up to rounding."""
+        cross, prior = self._kernel_with_points(kernel, x), kernel_matrix(kernel, x)
+        z = solve_rows(self.factor.root, cross)
+        unseen = prior.squeeze(-1) - z.square().sum(-1)
+        negligible = 1e-11 if x.dtype == torch.float64 else 1e-5
+        if not (unseen > negligible * prior.squeeze(-1)).any():
+            return self
+        factor = self.factor.widen(cross, prior, x.dtype)
+        return Belief(cat_rows(self.points, x), factor)
 
     def _kernel_with_points(self, kernel: Kernel, X: Tensor) -> Tensor:
         if self.points.shape[-2] == 0:

@@ -162,3 +162,58 @@ class Run:
     def observe(self, picks: list[int], rewards: list[float]) -> None:
         self.pulls += picks
         self.rewards += rewards
+
+
+class CompressedRun:
+    r"""Compressed GP bandits, Algorithm 1, over arms: one step after another.
+
+    With ``discard=False`` all results inform the mean: DTC on the kept points.
+    """
+
+    def __init__(self, K: Tensor, noise: float, epsilon: float, delta: float, discard: bool):
+        self.K, self.noise, self.epsilon, self.delta = K, noise, epsilon, delta
+        self.discard, self.t = discard, 0
+        self.kept: list[int] = []
+        self.all: list[int] = []
+        self.y_kept: list[float] = []
+        self.y_all: list[float] = []
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        rows, y = (self.kept, self.y_kept) if self.discard else (self.all, self.y_all)
+        K, rewards = self.K, torch.tensor(y, dtype=self.K.dtype)
+        lam = torch.full((len(rows),), self.noise, dtype=K.dtype)
+        if self.discard:
+            mean, cov = exact(K[rows][:, rows], K[:, rows], K, rewards, lam)
+        else:
+            S = sorted(set(self.kept))
+            mean, cov = dtc(K[S][:, S], K[rows][:, S], K[:, S], K, rewards, lam)
+        return mean, cov.diagonal()
+
+    def next_point(self, acquisition: str) -> tuple[int, bool]:
+        r"""L2-L3: the argmax of the acquisition function, and whether it passes eq. 2.11."""
+        mean, var = self.moments()
+        sd = var.clamp_min(0).sqrt()
+        t = self.t + 1
+        if acquisition == "ucb":
+            beta = 2 * math.log(len(self.K) * t**2 * math.pi**2 / (6 * self.delta))
+            values = mean + math.sqrt(beta) * sd
+        else:
+            incumbent = mean.max() if acquisition == "mpi" else max(self.y_kept)
+            normal = torch.distributions.Normal(0.0, 1.0)
+            z = (mean - incumbent) / sd
+            values = sd * normal.log_prob(z).exp() + (mean - incumbent) * normal.cdf(z)
+        row = int(values.argmax())
+        return row, self.informative(row, var)
+
+    def informative(self, row: int, var: Tensor) -> bool:
+        entropy = 0.5 * torch.log(2 * torch.pi * torch.e * (self.noise + var[row]))
+        return bool(entropy > math.log(math.sqrt(2 * math.pi * math.e * self.noise)) + self.epsilon)
+
+    def observe(self, row: int, reward: float) -> None:
+        r"""Rows that pass the test, or all of them, enter the belief."""
+        var = self.moments()[1] if self.all else self.K.diagonal()
+        if self.informative(row, var):
+            self.kept.append(row)
+            self.y_kept.append(reward)
+        self.all.append(row)
+        self.y_all.append(reward)

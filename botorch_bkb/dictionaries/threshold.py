@@ -34,8 +34,10 @@ def score_threshold(epsilon: float) -> float:
         >>> score_threshold(0.5 * math.log(3))
         2.0
     """
-    if not epsilon >= 0:
-        raise InputDataError(f"epsilon must not be negative, got {epsilon}: 1e-4 is usual.")
+    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not epsilon >= 0:
+        raise InputDataError(
+            f"epsilon must be a number that is not negative, got {epsilon!r}: 1e-4 is usual."
+        )
     try:
         return math.expm1(2 * epsilon)
     except OverflowError:

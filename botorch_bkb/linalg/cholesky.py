@@ -100,7 +100,9 @@ def solve_vector(root: Tensor, vector: Tensor) -> Tensor:
     return solve_rows(root, vector.unsqueeze(-2)).squeeze(-2)
 
 
-def extend_cholesky(root: Tensor, cross: Tensor, corner: Tensor) -> Tensor:
+def extend_cholesky(
+    root: Tensor, cross: Tensor, corner: Tensor, precision: torch.dtype | None = None
+) -> Tensor:
     r"""Cholesky factor of ``[[M, cross'], [cross, corner]]`` from that of ``M``.
 
     Costs ``O(m^2 k)`` for ``k`` new rows; nothing is factorised again.
@@ -109,9 +111,10 @@ def extend_cholesky(root: Tensor, cross: Tensor, corner: Tensor) -> Tensor:
         root: The ``batch x m x m`` lower factor of ``M``.
         cross: ``batch x k x m``.
         corner: ``batch x k x k``.
+        precision: The dtype in which the entries were computed, if coarser.
     """
     left = solve_rows(root, cross)
-    tail = safe_cholesky(corner - left @ left.mT, prior=corner)
+    tail = safe_cholesky(corner - left @ left.mT, precision, corner)
     return block_triangular(root, left, tail)
 
 

@@ -180,6 +180,7 @@ class DTCFactor:
         targets: Tensor,
         noise: Tensor,
         counts: Tensor | None = None,
+        precision: torch.dtype | None = None,
     ) -> tuple[DTCFactor, Tensor]:
         r"""``k`` more dictionary points, in ``O(n m k)``: each adds one coordinate.
 
@@ -191,11 +192,12 @@ class DTCFactor:
             targets: ``batch x n``; see :func:`information`.
             noise: ``batch x n``.
             counts: ``n``.
+            precision: The dtype in which the kernel was computed, if coarser.
 
         Returns:
             The new factor, and the observations embedded in it (``batch x n x (m+k)``).
         """
-        root = extend_cholesky(self.root, K_sS, K_ss)
+        root = extend_cholesky(self.root, K_sS, K_ss, precision)
         m = self.root.shape[-1]
         left, tail = root[..., m:, :m], root[..., m:, m:]
         new = solve_rows(tail, K_Xs - Z @ left.mT)
@@ -208,12 +210,11 @@ class DTCFactor:
         tail = psd_safe_cholesky(cross[..., m:] + eye - left @ left.mT)
         rhs = new.mT @ (targets / noise).unsqueeze(-1) - left @ self.coef.unsqueeze(-1)
         extra = solve_vector(tail, rhs.squeeze(-1))
-        factor = DTCFactor(
-            root, block_triangular(self.info_root, left, tail), torch.cat([self.coef, extra], -1)
-        )
-        return factor, Z
+        batch = torch.broadcast_shapes(self.coef.shape[:-1], extra.shape[:-1])
+        coef = torch.cat([t.expand(*batch, t.shape[-1]) for t in (self.coef, extra)], -1)
+        return DTCFactor(root, block_triangular(self.info_root, left, tail), coef), Z
 
-    def widen(self, K_sS: Tensor, K_ss: Tensor) -> DTCFactor:
+    def widen(self, K_sS: Tensor, K_ss: Tensor, precision: torch.dtype | None = None) -> DTCFactor:
         r"""``k`` more dictionary points of which the data so far say nothing, in ``O(m^2 k)``.
 
         What was observed stays embedded in the old dictionary; the new coordinates have the
@@ -222,12 +223,12 @@ class DTCFactor:
         Args:
             K_sS: ``batch x k x m``, new against old dictionary points.
             K_ss: ``batch x k x k``.
+            precision: The dtype in which the kernel was computed, if coarser.
         """
         *batch, k, m = K_sS.shape
         none = K_sS.new_empty(*batch, 0)
-        return self.append(
-            K_sS.new_empty(*batch, 0, m), K_sS, K_ss, K_sS.new_empty(*batch, 0, k), none, none
-        )[0]
+        Z, K_Xs = K_sS.new_empty(*batch, 0, m), K_sS.new_empty(*batch, 0, k)
+        return self.append(Z, K_sS, K_ss, K_Xs, none, none, precision=precision)[0]
 
     def drop(self, Z: Tensor, index: int) -> tuple[DTCFactor, Tensor]:
         r"""One dictionary point less, in ``O(n m + m^3)``.

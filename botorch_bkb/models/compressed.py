@@ -7,24 +7,28 @@ Reference:
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Self
 
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.models.utils import fantasize as fantasize_flag
 from botorch.utils.datasets import SupervisedDataset
 from botorch.utils.types import DEFAULT, _DefaultType
+from gpytorch import settings
 from gpytorch.likelihoods import Likelihood
 from gpytorch.means import Mean
 from gpytorch.module import Module
 from torch import Tensor
 
-from botorch_bkb.belief import Belief
+from botorch_bkb.belief import Belief, chunks
 from botorch_bkb.dictionaries import InformationThreshold, first_occurrences
-from botorch_bkb.linalg import scan_informative
-from botorch_bkb.models.appendable import Observations
-from botorch_bkb.models.dtc import DTCGP
+from botorch_bkb.dictionaries.threshold import BLOCK
+from botorch_bkb.linalg import map_tensors, scan_informative
+from botorch_bkb.models.appendable import Observations, detached
+from botorch_bkb.models.dtc import DTCGP, moved
 
 
 class CompressedGP(DTCGP):
@@ -50,11 +54,11 @@ class CompressedGP(DTCGP):
     ``train_inputs``; with ``epsilon=0`` the model is ``SingleTaskGP``.
 
     With ``discard=False`` the other observations inform the mean too: the belief is DTC with the
-    kept points as dictionary and all data observed. That costs ``O(n M^2)`` once, where the first
-    costs ``O(M^3)``, and nothing that was paid for is thrown away. Noise is averaged over all
-    observations then; with ``epsilon=1e-4`` an input is thrown away after some five thousand
-    repetitions only and the gain is small, with ``epsilon=0.1`` after four or five and it is
-    large.
+    kept points as dictionary and all data observed. What is kept is the same. That costs
+    ``O(n M^2)`` once, where the first costs ``O(M^3)``, and nothing that was paid for is thrown
+    away. Noise is averaged over all observations then; with ``epsilon=1e-4`` an input is thrown
+    away after some five thousand repetitions only and the gain is small, with ``epsilon=0.1``
+    after four or five and it is large.
 
     What is proved (for given hyperparameters): the model order is ``O((e^{2 epsilon} - 1)^{-d})``
     whatever the number of observations (Theorem 3.1); the variance at an observation that was not
@@ -64,6 +68,8 @@ class CompressedGP(DTCGP):
     The marginal likelihood is that of *all* data with the kept points as dictionary (DTC), so
     that hyperparameters are fitted to everything; it is exact while every input was kept.
     In batch mode, and for several outputs, an observation is kept for all if it is for one.
+    Fantasies are kept, whatever they teach: an acquisition function that looks ahead has gradients
+    then, and a candidate's value does not depend on others beside it.
 
     Args:
         train_X: A ``batch_shape x n x d`` tensor of training features.
@@ -91,7 +97,8 @@ class CompressedGP(DTCGP):
         tensor([False,  True])
     """
 
-    _kept: Tensor | None  # rows of the observations the belief stands on
+    _kept: Tensor | None  # rows of the observations that passed the test
+    _gate: Belief | None  # the exact GP on them, where the belief is another
     _discard: bool
 
     def __init__(
@@ -107,7 +114,7 @@ class CompressedGP(DTCGP):
         epsilon: float = 1e-4,
         discard: bool = True,
     ) -> None:
-        self.__dict__.update(_kept=None, _discard=discard)
+        self.__dict__.update(_kept=None, _gate=None, _discard=discard)
         super().__init__(
             train_X,
             train_Y,
@@ -166,7 +173,7 @@ class CompressedGP(DTCGP):
     def is_informative(self, X: Tensor, noise: Tensor | None = None) -> Tensor:
         r"""Whether an observation at each point would be kept; no outcome is needed.
 
-        Each point is judged by itself, against the belief as it is.
+        Each point is judged by itself, given what was kept.
 
         Args:
             X: A ``batch_shape x q x d`` tensor.
@@ -176,7 +183,10 @@ class CompressedGP(DTCGP):
         Returns:
             A ``batch_shape x q`` tensor of booleans.
         """
-        return (self.leverage_scores(X, noise) > self.threshold.score_threshold).any(-1)
+        model = copy(self)
+        model.__dict__["_belief"] = self.eval()._gate_now()
+        scores = model.leverage_scores(X, noise)
+        return (scores > self.threshold.score_threshold).any(-1) | (self.epsilon == 0)
 
     def _choose_dictionary(self, X: Tensor) -> Tensor:
         r"""Distinct inputs among the rows kept, at least one: what the likelihood stands on."""
@@ -214,39 +224,81 @@ class CompressedGP(DTCGP):
     # ------------------------------------------------------------------ the belief
 
     def _build_belief(self, X: Tensor, targets: Tensor, noise: Tensor) -> Belief:
-        if not self._discard:
-            return super()._build_belief(X, targets, noise)
         self._dictionary(X)
-        kept = self._kept
-        return Belief.prior(X).condition(
+        assert self._kept is not None
+        kept, prior = self._kept, Belief.prior(X)
+        exact = prior.condition(
             self.covar_module,
             self.mean_module,
             X[..., kept, :],
             targets[..., kept],
             noise[..., kept],
         )
+        if self._discard:
+            return exact
+        self.__dict__["_gate"] = exact
+        return super()._build_belief(X, targets, noise) if len(kept) else prior
+
+    def _gate_now(self) -> Belief:
+        r"""What new observations are judged by: the exact GP on what was kept."""
+        belief = self._belief_now()
+        return belief if self._gate is None else self._gate
 
     def _condition(self, new: Observations, noise: Tensor | None) -> Self:
         r"""Apply the rule to new observations, in order; ``O(M^2)`` for each of them."""
         new = Observations(*(t.to(self._train_targets.dtype) for t in new))
-        belief, variances = self._belief_now(), self._noise_of_new(new.X, noise)
-        kernel, mean = self.covar_module, self.mean_module
-        with torch.no_grad():
-            covariance = belief.moments(kernel, mean, new.X)[1].to_dense().double()
-            lam = variances.double().expand(*covariance.shape[:-2], -1)
-            joins, _ = scan_informative(covariance, lam, self.threshold.score_threshold)
-        model = self._with_observations(new, noise)
-        if self._discard:
-            points, targets = new.X[..., joins, :], new.targets[..., joins]
-            belief = belief.condition(kernel, mean, points, targets, variances[..., joins])
-        else:
-            belief = belief.absorb(kernel, mean, new.X, new.targets, variances, joins)
+        floor = settings.min_fixed_noise.value(new.X.dtype)
+        variances = self._noise_of_new(new.X, noise).clamp_min(floor)
+        belief, gate = self._belief_now(), self._gate_now()
+        q, joined = new.X.shape[-2], []
+        for rows in chunks(q, BLOCK):
+            part = Observations(new.X_original, new.X[..., rows, :], new.targets[..., rows])
+            joins = self._joining(gate, part, variances[..., rows])
+            joined.append(rows.start + joins)
+            belief, gate = self._absorbed(belief, gate, part, variances[..., rows], joins)
+        joins = torch.cat(joined)
+        indices = torch.cat([self.dictionary_indices, self.num_data + self._unseen(new.X, joins)])
         kept = torch.cat([self.kept_indices, self.num_data + joins])
-        # The likelihood's dictionary is chosen again when somebody asks for it.
-        model.__dict__.update(_belief=belief, _kept=kept, _indices=None)
+        model = self._with_observations(new, noise)
+        model.__dict__.update(_belief=belief, _kept=kept, _indices=indices)
+        model.__dict__["_gate"] = None if self._discard else gate
         return model
 
+    def _joining(self, gate: Belief, new: Observations, variances: Tensor) -> Tensor:
+        r"""Positions of those that are kept."""
+        if self.epsilon == 0 or fantasize_flag.on():
+            return torch.arange(new.X.shape[-2], device=new.X.device)
+        with torch.no_grad():
+            covariance, lam = gate.covariance(self.covar_module, new.X), variances.double()
+            batch = torch.broadcast_shapes(covariance.shape[:-2], lam.shape[:-1])
+            covariance = covariance.expand(*batch, *covariance.shape[-2:])
+            lam = lam.expand(*batch, lam.shape[-1])
+            return scan_informative(covariance, lam, self.threshold.score_threshold)[0]
+
+    def _absorbed(
+        self, belief: Belief, gate: Belief, new: Observations, variances: Tensor, joins: Tensor
+    ) -> tuple[Belief, Belief]:
+        kernel, mean = self.covar_module, self.mean_module
+        points, targets = new.X[..., joins, :], new.targets[..., joins]
+        extended = gate.condition(kernel, mean, points, targets, variances[..., joins])
+        if self._discard:
+            return extended, extended
+        return belief.absorb(kernel, mean, new.X, new.targets, variances, joins), extended
+
+    def _unseen(self, X: Tensor, joins: Tensor) -> Tensor:
+        r"""Those of the positions ``joins`` whose inputs are not in the dictionary."""
+        known, points = self._gate_now().extra_points, X[..., joins, :].detach()
+        if known is not None and known.shape[-2] and len(joins):
+            equal = (points.unsqueeze(-2) == known.unsqueeze(-3)).all(-1)
+            seen = equal.reshape(-1, *equal.shape[-2:]).all(0).any(-1)
+            joins, points = joins[~seen], points[..., ~seen, :]
+        return joins[first_occurrences(points)] if len(joins) else joins
+
     # ------------------------------------------------------------------ state
+
+    def _forget_belief(self) -> None:
+        super()._forget_belief()
+        self.__dict__["_gate"] = None
 
     def _forget_dictionary(self) -> None:
         super()._forget_dictionary()
@@ -258,4 +310,10 @@ class CompressedGP(DTCGP):
     def _move_belief(self, like: Tensor) -> None:
         if self._kept is not None:
             self.__dict__["_kept"] = self._kept.to(like.device)
+        if self._gate is not None:
+            self.__dict__["_gate"] = moved(self._gate, like)
         super()._move_belief(like)
+
+    def __getstate__(self) -> dict[str, Any]:
+        r"""State for ``pickle`` and ``deepcopy``, without autograd graphs."""
+        return {**super().__getstate__(), "_gate": map_tensors(self._gate, detached)}

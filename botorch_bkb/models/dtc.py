@@ -356,12 +356,9 @@ class DTCGP(SparseGP):
         belief = self._belief
         if belief is None:
             return
-        if belief.points.device != like.device:
-            belief = map_tensors(belief, lambda t: t.to(like.device))
         if belief.points.dtype != like.dtype:
-            belief = belief.with_points_as(like.dtype)
             self.__dict__["_drawn_under"] = self._hyperparameters()  # rounded, not others
-        self.__dict__["_belief"] = belief
+        self.__dict__["_belief"] = moved(belief, like)
 
     def __getstate__(self) -> dict[str, Any]:
         r"""State for ``pickle`` and ``deepcopy``, without autograd graphs."""
@@ -369,3 +366,10 @@ class DTCGP(SparseGP):
             **super().__getstate__(),
             "_belief": map_tensors(self._belief, detached),
         }
+
+
+def moved(belief: Belief, like: Tensor) -> Belief:
+    r"""The belief of a model on the device and of the dtype of ``like``."""
+    if belief.points.device != like.device:
+        belief = map_tensors(belief, lambda t: t.to(like.device))
+    return belief if belief.points.dtype == like.dtype else belief.with_points_as(like.dtype)

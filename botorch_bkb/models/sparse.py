@@ -115,6 +115,7 @@ class SparseGP(AppendableGP):
 
     def subset_output(self, idcs: list[int]) -> Self:
         r"""The model of some of the outputs, with the same dictionary; see BoTorch."""
+        _ = self.dictionary_indices  # that of all outputs, drawn now if it was not
         model = super().subset_output(idcs)
         assert isinstance(model, type(self))
         model.__dict__.update(self._dictionary_state(), _drawn_under=model._hyperparameters())

@@ -82,14 +82,26 @@ class Box(Domain):
     def read(self, points: Suggestion | Tensor | Sequence, state: State) -> Points:
         r"""A suggestion, or inputs."""
         if not isinstance(points, Suggestion):
-            points = torch.as_tensor(points, dtype=self.bounds.dtype, device=self.bounds.device)
-            outside = ((points < self.bounds[0]) | (points > self.bounds[1])).any()
-            if points.dim() == 2 and points.shape[-1] == self.dim and outside:
-                raise InputDataError(
-                    "Points must lie within the bounds: leave out results from outside, or widen "
-                    "the box."
-                )
+            points = self._as_inputs(points)
         return read_points(points, RowIndex(self.rows), state.added, state.pending)
+
+    def _as_inputs(self, points: Tensor | Sequence) -> Tensor:
+        try:
+            X = torch.as_tensor(points, dtype=self.bounds.dtype, device=self.bounds.device)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputDataError(
+                f"Points must be a Suggestion or a q x {self.dim} tensor, got "
+                f"{type(points).__name__}: {error}"
+            ) from None
+        if X.dim() == 2 and X.shape[-1] == self.dim:
+            outside = (self.bounds[0] > X) | (self.bounds[1] < X)
+            if outside.any():
+                i, j = torch.nonzero(outside)[0].tolist()
+                raise InputDataError(
+                    f"Points must lie within the bounds, got {X[i, j].item()} in row {i}, column "
+                    f"{j}: leave out results from outside, or widen the box."
+                )
+        return X
 
     def begin(self, strategy: Strategy, situation: Situation) -> Batch:
         r"""The rest of the initial design, and then batches by the acquisition function."""

@@ -1,0 +1,253 @@
+r"""Optimisation over a box, with BoTorch's optimizers inside."""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError, UnsupportedError
+from botorch.utils.sampling import draw_sobol_samples
+from gpytorch.kernels import RBFKernel
+
+from botorch_bkb import (
+    BBKB,
+    BKB,
+    GPBUCB,
+    GPUCB,
+    BatchCompleteError,
+    CompressedEI,
+    CompressedMPI,
+    CompressedUCB,
+    ConvergedError,
+)
+
+BOUNDS = torch.tensor([[0.0, -5.0], [1.0, 10.0]], dtype=torch.float64)
+FAST = {"num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 20}}
+
+
+def f(X):
+    r"""Best at (0.3, 2), where it is zero."""
+    return -4 * (X[:, 0] - 0.3).square() - ((X[:, 1] - 2) / 7).square()
+
+
+def noisy(X, generator):
+    return f(X) + 0.01 * torch.randn(len(X), generator=generator, dtype=torch.float64)
+
+
+def play(optimizer, steps, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    while optimizer.num_steps < steps:
+        suggestion = optimizer.ask()
+        to_do = suggestion[suggestion.informative]
+        optimizer.tell(to_do, noisy(to_do.X, generator))
+        yield suggestion
+
+
+@pytest.mark.parametrize(
+    "algorithm", [GPUCB, BKB, BBKB, GPBUCB, CompressedUCB, CompressedEI, CompressedMPI]
+)
+def test_a_known_optimum_is_found(algorithm):
+    optimizer = algorithm(bounds=BOUNDS, seed=0, acquisition_options=FAST)
+    for suggestion in play(optimizer, 30):
+        assert suggestion.indices is None
+        assert (BOUNDS[0] <= suggestion.X).all() and (BOUNDS[1] >= suggestion.X).all()
+    best = optimizer.best()
+    assert best.index is None and float(f(best.X.unsqueeze(0))) > -0.02
+    assert best.lower <= best.mean <= best.upper
+    assert 0 <= optimizer.gap() < 1
+
+
+def test_the_initial_design_is_a_scrambled_sobol_sequence():
+    optimizer = BKB(bounds=BOUNDS, seed=3, num_initial=5)
+    seed = optimizer._state.design_seed
+    expected = draw_sobol_samples(BOUNDS, n=5, q=1, seed=seed).squeeze(1)
+    first, second = optimizer.ask(2), optimizer.ask()
+    torch.testing.assert_close(torch.cat([first.X, second.X]), expected)
+    optimizer.tell(first, f(first.X))
+    with pytest.raises(BatchCompleteError):  # the rest is pending
+        optimizer.ask()
+    assert len(GPUCB(bounds=BOUNDS, seed=0).ask()) == 6
+
+
+def test_a_design_is_handed_out_once():
+    optimizer = BKB(bounds=BOUNDS, seed=0)
+    optimizer.ask()
+    with pytest.raises(BatchCompleteError):
+        optimizer.ask()
+    assert len(optimizer.pending.X.unique(dim=0)) == 6
+
+
+def test_results_of_ones_own_replace_the_design():
+    optimizer = GPUCB(bounds=BOUNDS, seed=0, acquisition_options=FAST)
+    X = draw_sobol_samples(BOUNDS, n=10, q=1, seed=1).squeeze(1)
+    optimizer.tell(X, f(X))
+    assert len(optimizer.ask()) == 1 and optimizer._state.designed == 0
+
+
+def test_the_model_of_the_search_is_the_model_of_the_user():
+    for options in ({}, {"covar_module": RBFKernel(), "noise_var": 0.01}):
+        optimizer = GPUCB(bounds=BOUNDS, seed=0, acquisition_options=FAST, **options)
+        for _ in play(optimizer, 9):
+            pass
+        X = draw_sobol_samples(BOUNDS, n=7, q=1, seed=1).squeeze(1)
+        ours = optimizer.model.posterior(X)
+        unit = optimizer.tables.model(optimizer._state, BOUNDS)
+        theirs = unit.posterior((X - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0]))
+        torch.testing.assert_close(ours.mean, theirs.mean)
+        torch.testing.assert_close(ours.variance, theirs.variance)
+        rows = optimizer._state.history.rows
+        at_data = optimizer.model.posterior(optimizer.tables.points(optimizer._state, rows))
+        mean, var = (t[rows] for t in optimizer._table().moments())
+        mean = optimizer._state.hyper.to_rewards(mean)
+        torch.testing.assert_close(at_data.mean.squeeze(-1), mean, atol=1e-6, rtol=1e-6)
+        scale = optimizer._state.hyper.scale**2
+        torch.testing.assert_close(at_data.variance.squeeze(-1), scale * var, atol=1e-6, rtol=1e-6)
+
+
+def test_picks_of_a_batch_differ_and_variances_fall():
+    optimizer = GPBUCB(bounds=BOUNDS, seed=0, batch_threshold=1e30, max_batch_size=5,
+                       acquisition_options=FAST)  # fmt: skip
+    first = optimizer.ask()
+    optimizer.tell(first, f(first.X))
+    batch = optimizer.ask()
+    assert len(batch) == 5
+    assert torch.cdist(batch.X, batch.X).fill_diagonal_(1).min() > 1e-6
+
+
+def test_a_factory_of_acquisition_functions():
+    def make(model):
+        return LogExpectedImprovement(model, best_f=0.0)
+
+    optimizer = GPUCB(bounds=BOUNDS, seed=0, acquisition=make, acquisition_options=FAST)
+    for _ in play(optimizer, 8):
+        pass
+    assert optimizer.num_observations == 8
+
+
+def test_stopping_on_a_box():
+    optimizer = CompressedUCB(
+        bounds=BOUNDS, epsilon=0.3, on_uninformative="stop", seed=0, acquisition_options=FAST
+    )
+    with pytest.raises(ConvergedError) as caught:
+        for _ in play(optimizer, 200):
+            pass
+    assert math.isfinite(caught.value.convergence.gap)
+
+
+def test_theory_width_over_a_box_grows_with_time():
+    optimizer = CompressedUCB(bounds=BOUNDS, width="theory", seed=0)
+    early = optimizer.width_now
+    first = optimizer.ask()
+    optimizer.tell(first, f(first.X))
+    assert optimizer.width_now > early > 1
+
+
+CASES = [
+    (BKB, {}),
+    (BBKB, {"batch_threshold": 20.0, "max_batch_size": 4}),
+    (CompressedUCB, {"epsilon": 0.3}),
+    (CompressedEI, {"epsilon": 0.3, "discard": False}),
+    (GPUCB, {"covar_module": RBFKernel(), "noise_var": 0.01}),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "options"), CASES, ids=str)
+@pytest.mark.parametrize("when", [0, 1, 4])
+def test_a_run_saved_and_resumed_goes_on_bit_for_bit(algorithm, options, when):
+    def make():
+        return algorithm(bounds=BOUNDS, seed=0, acquisition_options=FAST, **options)
+
+    def steps(optimizer, n, start):
+        out = []
+        for i in range(n):
+            try:
+                suggestion = optimizer.ask(2)
+            except BatchCompleteError:
+                optimizer.tell(optimizer.pending, f(optimizer.pending.X))
+                suggestion = optimizer.ask(2)
+            out.append(suggestion.X)
+            to_do = suggestion[suggestion.informative]
+            to_do = to_do[:1] if i % 3 == 1 else to_do
+            optimizer.tell(to_do, f(to_do.X) + 0.01 * (start + i))
+            if i % 3 != 1:
+                optimizer.tell(optimizer.pending, f(optimizer.pending.X))
+        return torch.cat(out) if out else None
+
+    whole, first, second = make(), make(), make()
+    for o in (whole, first):
+        steps(o, when, 0)
+        if when == 4:
+            o.ask(1)  # the middle of a batch
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    file.seek(0)
+    second.load_state_dict(torch.load(file, weights_only=True))
+    for o in (whole, second):
+        o.tell(o.pending, f(o.pending.X))
+    assert torch.equal(steps(whole, 4, when), steps(second, 4, when))
+    for ours, theirs in zip(whole._table().moments(), second._table().moments(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "error", "match"),
+    [
+        (torch.zeros(2, 3), InputDataError, "below upper"),
+        (torch.tensor([[1.0], [0.0]]), InputDataError, "below upper"),
+        (torch.tensor([[0.0], [math.nan]]), InputDataError, "finite"),
+        (torch.tensor([[0.0], [math.inf]]), InputDataError, "finite"),
+        (torch.rand(3, 2), BotorchTensorDimensionError, "2 x d"),
+        ([[0.0], [1.0]], BotorchTensorDimensionError, "2 x d"),
+        (torch.tensor([[0], [1]]), InputDataError, "floating"),
+    ],
+)
+def test_bad_bounds(bounds, error, match):
+    with pytest.raises(error, match=match):
+        BKB(bounds=bounds)
+
+
+def test_arms_or_bounds_and_not_both():
+    with pytest.raises(InputDataError, match="neither"):
+        BKB()
+    with pytest.raises(InputDataError, match="both"):
+        BKB(BOUNDS, bounds=BOUNDS)
+    with pytest.raises(InputDataError, match="bounds, not arms"):
+        BKB(BOUNDS, num_initial=3)
+
+
+def test_a_box_has_no_arms():
+    optimizer = BKB(bounds=BOUNDS, seed=0)
+    with pytest.raises(UnsupportedError, match="no arms"):
+        optimizer.set_arms(BOUNDS)
+    assert optimizer.best().mean == 0.0 and len(optimizer.dictionary) == 0
+
+
+@pytest.mark.parametrize("points", [[[0.5, 11.0]], [[0.5]], [0.5, 1.0], [[math.nan, 0.0]], "no"])
+def test_bad_points_leave_everything_as_it_was(points):
+    optimizer = BKB(bounds=BOUNDS, seed=0)
+    state = optimizer._state
+    with pytest.raises((InputDataError, BotorchTensorDimensionError)):
+        optimizer.tell(points, [1.0])
+    assert optimizer._state is state
+
+
+@pytest.mark.parametrize("dim", [1, 6])
+def test_dimensions_and_float32(dim):
+    bounds = torch.tensor([[-1.0], [1.0]]).expand(2, dim)
+    optimizer = BBKB(bounds=bounds, seed=0, acquisition_options=FAST)
+    for _ in range(3):
+        suggestion = optimizer.ask()
+        assert suggestion.X.dtype == torch.float32
+        optimizer.tell(suggestion, -suggestion.X.square().sum(-1))
+    assert math.isfinite(optimizer.best().mean)
+
+
+def test_a_constant_function():
+    optimizer = CompressedEI(bounds=BOUNDS, seed=0, acquisition_options=FAST)
+    for _ in range(4):
+        suggestion = optimizer.ask()
+        optimizer.tell(suggestion, torch.full((len(suggestion),), 7.0))
+    assert optimizer.best().mean == pytest.approx(7.0, abs=1e-6)
