@@ -150,6 +150,13 @@ class Belief:
             RootLinearOperator(minus.to(X.dtype)).mul(-1),
         )
 
+    def marginals(self, kernel: Kernel, mean: Mean, X: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Posterior means and variances ``... x q`` in float64, without their covariance."""
+        e = self.embed(kernel, X)
+        value, V = self._mean_and_projection(kernel, mean, X, e)
+        var = e.variance(kernel_diagonal(kernel, X))
+        return value, var if V is None else (var - V.square().sum(-1)).clamp_min(0)
+
     @torch.no_grad()
     def variance(self, kernel: Kernel, X: Tensor) -> Tensor:
         r"""Posterior variances ``... x q`` in float64, by chunks, never ``q x q``."""

@@ -238,6 +238,20 @@ class DTCGP(SparseGP):
         mean = mean.to(X.dtype).expand(*batch, mean.shape[-1])
         return MultivariateNormal(mean, covar.expand(*batch, *covar.shape[-2:]))
 
+    def marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Posterior means and variances of single points, in transformed outcome space.
+
+        Args:
+            X: ``... x q x d``.
+
+        Returns:
+            Two ``... x q`` tensors, float64.
+        """
+        if self.training:
+            self.eval()
+        X = self.transform_inputs(X).to(self._train_targets.dtype)
+        return self._belief_now().marginals(self.covar_module, self.mean_module, X)
+
     def _belief_now(self) -> Belief:
         if self._belief is not None:
             return self._belief

@@ -10,14 +10,13 @@ from typing import Any
 import torch
 from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
 from botorch.acquisition.analytic import LogExpectedImprovement, LogProbabilityOfImprovement
-from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.models.model import Model
-from botorch.posteriors import GPyTorchPosterior
-from gpytorch.distributions import MultivariateNormal
-from linear_operator.operators import DiagLinearOperator
+from botorch.posteriors import Posterior
 from torch import Tensor
 
 from botorch_bkb.batches import UpperBound
+from botorch_bkb.models import DTCGP
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,49 @@ def check_acquisition(acquisition: Any) -> None:
         )
 
 
-class FixedMoments(Model):
+class Gaussians(Posterior):
+    r"""Normal marginals without their joint distribution: all that analytic functions look at.
+
+    Args:
+        mean: ``batch x 1`` means.
+        variance: ``batch x 1`` variances.
+    """
+
+    def __init__(self, mean: Tensor, variance: Tensor) -> None:
+        self.mean, self.variance = mean.unsqueeze(-1), variance.unsqueeze(-1)
+
+    @property
+    def device(self) -> torch.device:
+        r"""Of the moments."""
+        return self.mean.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        r"""Of the moments."""
+        return self.mean.dtype
+
+    def rsample(self, sample_shape: torch.Size | None = None) -> Tensor:
+        r"""Refused: there is no joint distribution to sample from."""
+        raise UnsupportedError(
+            "Over arms an acquisition function sees means and variances only: use an analytic one."
+        )
+
+
+class Moments(Model):
+    r"""Base class: a model of single points."""
+
+    @property
+    def num_outputs(self) -> int:
+        r"""One."""
+        return 1
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        r"""None; the points are batches of the input."""
+        return torch.Size()
+
+
+class FixedMoments(Moments):
     r"""A model that knows ``A`` points and no others, one in each batch.
 
     Args:
@@ -70,22 +111,36 @@ class FixedMoments(Model):
 
     def __init__(self, mean: Tensor, var: Tensor) -> None:
         super().__init__()
-        covar = DiagLinearOperator(var.unsqueeze(-1))
-        self._posterior = GPyTorchPosterior(MultivariateNormal(mean.unsqueeze(-1), covar))
+        self._posterior = Gaussians(mean.unsqueeze(-1), var.unsqueeze(-1))
 
-    @property
-    def num_outputs(self) -> int:
-        r"""One."""
-        return 1
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        r"""Of the model: none; the points are batches of the input."""
-        return torch.Size()
-
-    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> GPyTorchPosterior:
+    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Gaussians:
         r"""The moments, for any ``A x 1 x d`` input."""
         return self._posterior
+
+
+class Marginals(Moments):
+    r"""A model reduced to its marginals, in other units: a third of the work of a posterior.
+
+    Args:
+        model: A :class:`DTCGP` without outcome transform.
+        offset: What is zero in the new units.
+        scale: How many of the model's units one new unit is.
+    """
+
+    _model: DTCGP
+    _offset: float
+    _scale: float
+
+    def __init__(self, model: DTCGP, offset: float, scale: float) -> None:
+        super().__init__()
+        # Not as a submodule: acquisition functions move all of those at every call.
+        self.__dict__.update(_model=model.eval(), _offset=offset, _scale=scale)
+
+    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Gaussians:
+        r"""Mean and variance at each point of ``batch x 1 x d``."""
+        mean, var = self._model.marginals(X.flatten(end_dim=-2))
+        mean, var = (mean - self._offset) / self._scale, var / self._scale**2
+        return Gaussians(mean.reshape(X.shape[:-1]), var.reshape(X.shape[:-1]))
 
 
 @dataclass(frozen=True)
@@ -95,7 +150,8 @@ class AcquisitionCriterion:
     Args:
         acquisition: A name, or a function of a model.
         incumbent: The best reward in the belief, in the model's units; -inf before any.
-        scale: A standard deviation of the prior, to which named functions are scaled.
+        scale: A standard deviation of the prior, to which named functions are scaled: BoTorch's
+            floor for variances is absolute.
     """
 
     acquisition: str | Factory
@@ -109,7 +165,6 @@ class AcquisitionCriterion:
         if not isinstance(self.acquisition, str):
             acquisition = self.acquisition(FixedMoments(mean, var))
         else:
-            # BoTorch's floor for variances is absolute.
             mean, var = mean / self.scale, var / self.scale**2
             standing = Standing(0.0, self.incumbent / self.scale, float(mean.max()))
             acquisition = NAMED[self.acquisition](FixedMoments(mean, var), standing)

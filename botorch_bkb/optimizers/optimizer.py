@@ -279,7 +279,7 @@ class Optimizer:
         )
         self._cached_batch = None if skips else batch
         marks = torch.tensor(informative, dtype=torch.bool, device=rows.device)
-        X, indices = self.tables.points(self._state, rows), self.domain.indices(rows)
+        X, indices = self.domain.points(batch, rows), self.domain.indices(rows)
         return Suggestion(X, indices, tuple(ids), marks)
 
     def _stop(self, state: State) -> NoReturn:

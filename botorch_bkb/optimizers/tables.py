@@ -27,6 +27,7 @@ class Tables:
     def __init__(self, arms: Tensor, tuning: Tuning, keep: bool) -> None:
         self.arms, self.tuning, self.keep = arms, tuning, keep
         self.index = RowIndex(arms)
+        self._searched: tuple[State, DTCGP] | None = None
 
     def points(self, state: State, rows: Tensor) -> Tensor:
         r"""Inputs of some rows, as the user gave them."""
@@ -44,6 +45,18 @@ class Tables:
         positions = torch.searchsorted(rows, state.recipe.final_dictionary)
         X = self.points(state, rows)
         return self.tuning.model(X, state.history, state.hyper, positions, box)
+
+    def search_model(self, state: State, box: Tensor) -> DTCGP:
+        r"""The same over the unit cube, not to be changed: kept while the belief stays."""
+        last = self._searched
+        if (
+            last is None
+            or last[0].history is not state.history
+            or last[0].hyper is not state.hyper
+            or not torch.equal(last[0].recipe.final_dictionary, state.recipe.final_dictionary)
+        ):
+            self._searched = last = state, self.model(state, box)
+        return last[1]
 
     def follow(self, state: State) -> ArmTable:
         r"""The table of a state, by its recipe."""

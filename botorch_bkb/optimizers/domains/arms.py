@@ -69,6 +69,10 @@ class Arms(Domain):
             return ExactBatch(table, rule, UpperBound(record.width), **options)
         return LazyBatch(table, rule, record.width, **options)
 
+    def points(self, batch: Batch, rows: Tensor) -> Tensor:
+        r"""The arms."""
+        return self.rows[rows]
+
     def indices(self, rows: Tensor) -> Tensor | None:
         r"""The rows themselves."""
         return rows

@@ -9,6 +9,7 @@ The search takes place in the unit cube, whatever the scales of the box.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,8 @@ from botorch.utils.sampling import draw_sobol_samples, manual_seed
 from torch import Tensor
 
 from botorch_bkb.batches import Batch
-from botorch_bkb.optimizers.acquisitions import NAMED, Standing
+from botorch_bkb.models import DTCGP
+from botorch_bkb.optimizers.acquisitions import NAMED, Marginals, Standing
 from botorch_bkb.optimizers.domains.domain import Domain, Situation, Strategy, batch_options
 from botorch_bkb.optimizers.reading import Points, read_points
 from botorch_bkb.optimizers.state import State
@@ -148,6 +150,11 @@ class Box(Domain):
             )
         return X.detach()
 
+    def points(self, batch: Batch, rows: Tensor) -> Tensor:
+        r"""Inputs of the picks, which need not be rows of the table."""
+        assert isinstance(batch, BoxRows)
+        return batch.inputs[rows]
+
     def indices(self, rows: Tensor) -> Tensor | None:
         r"""None: points of a box have no numbers."""
         return None
@@ -160,43 +167,41 @@ class Box(Domain):
         r"""The highest one found."""
         if situation.state.history.num_observations == 0:
             return situation.record.width * situation.table.kernel_bound**0.5
-        batch = BoxBatch(self, strategy, situation)
-        bound = UpperConfidenceBound(batch.model, beta=situation.record.width**2)
-        X = self.maximise(bound, batch.starts(), situation.record.seed)
-        hyper = situation.state.hyper
-        return (float(bound(X)) - hyper.offset) / hyper.scale
+        return BoxBatch(self, strategy, situation).highest_bound()
 
 
 class BoxRows(Batch):
-    r"""What batches over a box share: picks are new rows of the table.
+    r"""What batches over a box share: picks become rows of the table when they are taken.
 
     Args:
         box: The box.
         strategy: How picks are made.
         situation: What the batch is made from.
+
+    Attributes:
+        inputs: Inputs of all rows of the table, and of a pick that may become one.
     """
 
     def __init__(self, box: Box, strategy: Strategy, situation: Situation) -> None:
         self.box, self.situation = box, situation
-        #: Inputs of all rows of the table, as the user knows them.
         self.inputs = torch.cat([box.rows, situation.state.added])
         super().__init__(
             situation.table, strategy.rule, num_arms=0, **batch_options(strategy, situation)
         )
 
-    def _score_at_start(self, row: int) -> float:
-        rows = torch.tensor([row], device=self.inputs.device)
-        return float(self.table.moments_at(rows)[1]) / self.table.noise_var
-
     def _row_of(self, X: Tensor) -> int:
-        r"""The row of a ``1 x d`` input, added to the table if it is not there."""
+        r"""The row a ``1 x d`` input has, or would have."""
         equal = torch.nonzero((self.inputs == X).all(-1))
         if len(equal):
             return int(equal[0])
-        self.table.extend(self.situation.tables.tuning.inputs(X))
-        self.added.append(X)
         self.inputs = torch.cat([self.inputs, X])
         return len(self.inputs) - 1
+
+    def _hallucinate(self, row: int) -> None:
+        if row == len(self.table.X):
+            X = self.inputs[row : row + 1]
+            self.table.extend(self.situation.tables.tuning.inputs(X))
+            self.added.append(X)
 
 
 class DesignBatch(BoxRows):
@@ -224,6 +229,11 @@ class DesignBatch(BoxRows):
     def _choose(self) -> int:
         return self._row_of(self._points[len(self.picks)].unsqueeze(0))
 
+    def _score_at_start(self, row: int) -> float:
+        self._hallucinate(row)
+        rows = torch.tensor([row], device=self.inputs.device)
+        return float(self.table.moments_at(rows)[1]) / self.table.noise_var
+
     def _score_now(self, row: int) -> float:
         return float("inf")  # a design is evaluated, whatever it teaches
 
@@ -240,13 +250,21 @@ class BoxBatch(BoxRows):
     """
 
     def __init__(self, box: Box, strategy: Strategy, situation: Situation) -> None:
-        super().__init__(box, strategy, situation)
-        state = situation.state
         self.acquisition = strategy.acquisition
-        self.model = situation.tables.model(state, box.bounds)
-        self.noise_var = state.hyper.noise_var * state.hyper.scale**2
-        if self.stragglers:
-            self._condition(list(self.stragglers))
+        self._base = self._model = situation.tables.search_model(situation.state, box.bounds)
+        super().__init__(box, strategy, situation)
+        self._imagined = list(self.stragglers)  # to be conditioned on when somebody asks
+
+    @property
+    def model(self) -> DTCGP:
+        r"""Over the unit cube, in units of the rewards."""
+        if self._imagined:
+            hyper, X = self.situation.state.hyper, self._unit(self._imagined)
+            mean = self._model.posterior(X).mean
+            noise = torch.full_like(mean, hyper.noise_var * hyper.scale**2)
+            self._model = self._model.condition_on_observations(X, mean, noise=noise)
+            self._imagined = []
+        return self._model
 
     def follow(self, picks: Sequence[int]) -> None:
         r"""Take what was picked before; maximising again would give the same."""
@@ -262,29 +280,52 @@ class BoxBatch(BoxRows):
         r"""Where to begin: at the best of what was observed, and at the previous maximiser."""
         state = self.situation.state
         mean = self.table.mean()
-        best = state.history.rows[mean[state.history.rows].argmax()].reshape(1)
-        last = torch.tensor([len(self.inputs) - 1], device=best.device)
-        return self.box.to_unit(self.inputs[torch.cat([best, last]).unique()])
+        best = state.history.rows[mean[state.history.rows].argmax()]
+        return self._unit(sorted({int(best), len(self.inputs) - 1}))
+
+    def _unit(self, rows: list[int]) -> Tensor:
+        X = self.inputs[torch.tensor(rows, device=self.inputs.device)]
+        return self.box.to_unit(X)
 
     def _acquisition(self, seed: int) -> AcquisitionFunction:
         if not isinstance(self.acquisition, str):
             return self.acquisition(self.model)
-        state, best_mean = self.situation.state, 0.0
+        marginals, best_mean = self.marginals, 0.0
         if self.acquisition == "mpi":
-            highest = PosteriorMean(self.model)
+            highest = PosteriorMean(marginals)
             best_mean = float(highest(self.box.maximise(highest, self.starts(), seed)))
-        width = self.situation.record.width
-        return NAMED[self.acquisition](self.model, Standing(width, state.incumbent, best_mean))
+        incumbent = self.situation.incumbent / self._prior_deviation
+        standing = Standing(self.situation.record.width, incumbent, best_mean)
+        return NAMED[self.acquisition](marginals, standing)
+
+    @property
+    def marginals(self) -> Marginals:
+        r"""In units in which the prior has a deviation of one: BoTorch's floors are absolute."""
+        hyper = self.situation.state.hyper
+        return Marginals(self.model, hyper.offset, hyper.scale * self._prior_deviation)
+
+    @property
+    def _prior_deviation(self) -> float:
+        return math.sqrt(self.table.kernel_bound) or 1.0
+
+    def highest_bound(self) -> float:
+        r"""The highest upper confidence bound found, in the model's units."""
+        record = self.situation.record
+        bound = UpperConfidenceBound(self.marginals, beta=record.width**2)
+        X = self.box.maximise(bound, self.starts(), record.seed)
+        return float(bound(X)) * self._prior_deviation
+
+    def _score_at_start(self, row: int) -> float:
+        return self._score(self._base, row)
 
     def _score_now(self, row: int) -> float:
-        X = self.box.to_unit(self.inputs[row : row + 1])
-        return float(self.model.posterior(X).variance) / self.noise_var
+        return self._score(self.model, row)
+
+    def _score(self, model: DTCGP, row: int) -> float:
+        hyper = self.situation.state.hyper
+        variance = model.marginals(self._unit([row]))[1]
+        return float(variance) / (hyper.noise_var * hyper.scale**2)
 
     def _hallucinate(self, row: int) -> None:
-        self._condition([row])
-
-    def _condition(self, rows: list[int]) -> None:
-        X = self.box.to_unit(self.inputs[torch.tensor(rows, device=self.inputs.device)])
-        mean = self.model.posterior(X).mean
-        noise = torch.full_like(mean, self.noise_var)
-        self.model = self.model.condition_on_observations(X, mean, noise=noise)
+        super()._hallucinate(row)
+        self._imagined.append(row)

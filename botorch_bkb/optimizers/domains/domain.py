@@ -97,6 +97,10 @@ class Domain(ABC):
         r"""A new batch."""
 
     @abstractmethod
+    def points(self, batch: Batch, rows: Tensor) -> Tensor:
+        r"""Inputs of picks of a batch, ``q x d``."""
+
+    @abstractmethod
     def indices(self, rows: Tensor) -> Tensor | None:
         r"""What the user calls these rows of the table."""
 

@@ -1,0 +1,285 @@
+r"""What an information threshold costs and earns: the compressed GP paper's three problems.
+
+UCB, EI and MPI on a dense belief, a compressed one, a compressed one that discards nothing, and
+BKB; RBF kernel of length-scale 1, noise variance 0.001, ``2^d`` initial points, bounds that hold
+with probability 0.9, as in the paper. Run
+``python -m benchmarks.compressed [--quick] [--repetitions 10] [--workers 2] [--out DIR]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gpytorch.kernels import RBFKernel
+from tqdm import tqdm
+
+from benchmarks.common import circumstances, write_csv
+from benchmarks.functions import BoxProblem, digits, rosenbrock, waves
+from botorch_bkb import (
+    BKB,
+    GPUCB,
+    CompressedEI,
+    CompressedMPI,
+    CompressedUCB,
+    epsilon_for_horizon,
+)
+from botorch_bkb.optimizers import Optimizer
+from botorch_bkb.optimizers.width import compressed as theorem_3_2
+
+NOISE_VAR = 0.001
+PROBLEMS = {"example": waves, "Rosenbrock": rosenbrock, "tuning": lambda _: digits()}
+COMPRESSED = {"ucb": CompressedUCB, "ei": CompressedEI, "mpi": CompressedMPI}
+VARIANTS = ("dense", "compressed", "compressed, nothing discarded", "BKB")
+#: The paper's clock times of compressed over dense beliefs (Tables 2 to 4, UCB).
+FRACTIONS = {"example": 0.79, "Rosenbrock": 0.79, "tuning": 0.28}
+SEARCH = {"num_restarts": 2, "raw_samples": 64, "options": {"maxiter": 50}}
+
+
+class Case(NamedTuple):
+    r"""One run."""
+
+    problem: str
+    acquisition: str
+    variant: str
+    epsilon: float
+    steps: int
+    seed: int
+
+
+class Curve(NamedTuple):
+    r"""What became of it, step by step."""
+
+    values: np.ndarray  #: of the points chosen, without noise where that is known
+    seconds: np.ndarray  #: of the optimizer so far
+    order: np.ndarray  #: observations, or dictionary points, in the belief
+    evaluated: int
+    best: float
+
+
+def make(case: Case, problem: BoxProblem) -> Optimizer:
+    kernel = RBFKernel().double()
+    kernel.lengthscale = torch.tensor(1.0, dtype=torch.float64)
+    options: dict[str, Any] = {
+        "bounds": problem.bounds,
+        "covar_module": kernel,
+        "noise_var": NOISE_VAR,
+        "width": theorem_3_2,
+        "delta": 0.1,
+        "num_initial": 2 ** problem.bounds.shape[-1],
+        "acquisition_options": SEARCH,
+        "seed": case.seed,
+    }
+    if case.variant == "dense":
+        return GPUCB(acquisition=case.acquisition, **options)
+    if case.variant == "BKB":
+        return BKB(acquisition=case.acquisition, **options)
+    algorithm = COMPRESSED[case.acquisition]
+    return algorithm(epsilon=case.epsilon, discard="nothing" not in case.variant, **options)
+
+
+def play(case: Case) -> Curve:
+    r"""One run; the time is the optimizer's alone. A skipped point counts as played."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    problem = PROBLEMS[case.problem](NOISE_VAR)
+    rng, apart = np.random.default_rng(case.seed), np.random.default_rng(10_000 + case.seed)
+    optimizer = make(case, problem)
+    values, seconds, order, clock = [], [], [], 0.0
+    while len(values) < case.steps:
+        start = time.perf_counter()
+        suggestion = optimizer.ask()
+        clock += time.perf_counter() - start
+        to_do = suggestion[suggestion.informative]
+        Y = problem.observe(to_do.X, rng)
+        start = time.perf_counter()
+        optimizer.tell(to_do, Y)
+        clock += time.perf_counter() - start
+        if problem.value is not None:
+            values += problem.value(suggestion.X).tolist()
+        else:  # a skipped point is evaluated for the record only
+            skipped = problem.observe(suggestion.X[~suggestion.informative], apart)
+            values += Y.tolist() + skipped.tolist()
+        m = len(optimizer.dictionary) if case.variant == "BKB" else optimizer.model_order
+        seconds += [clock] * len(suggestion)
+        order += [m] * len(suggestion)
+    curves = (np.array(c[: case.steps]) for c in (values, seconds, order))
+    return Curve(*curves, optimizer.num_observations, problem.best)
+
+
+def cases(repetitions: int, steps: int, long: int) -> Iterator[Case]:
+    r"""All acquisitions on short runs, UCB on long ones, interleaved; one as printed."""
+    for seed, name, acquisition, variant in itertools.product(
+        range(repetitions), PROBLEMS, COMPRESSED, VARIANTS
+    ):
+        yield Case(name, acquisition, variant, threshold(name, long), steps, seed)
+    for seed, name, variant in itertools.product(
+        range(max(1, repetitions // 3)), PROBLEMS, VARIANTS
+    ):
+        yield Case(name, "ucb", variant, threshold(name, long), long, seed)
+    for name in PROBLEMS:
+        yield Case(name, "ucb", "compressed", 1e-4, steps, 0)
+
+
+def threshold(problem: str, horizon: int) -> float:
+    r"""The theorem's schedule with ``alpha = 1 / (2 d)``."""
+    return epsilon_for_horizon(horizon, {"example": 1, "Rosenbrock": 2, "tuning": 4}[problem])
+
+
+def average_regret(curve: Curve, best: float) -> np.ndarray:
+    regret = best - curve.values
+    return np.cumsum(regret) / np.arange(1, len(regret) + 1)
+
+
+class Results:
+    r"""Curves by case, and what is read off them."""
+
+    def __init__(self, curves: dict[Case, Curve]) -> None:
+        self.curves = curves
+        self.best = {name: max(c.best for k, c in curves.items() if k.problem == name)
+                     for name in PROBLEMS}  # fmt: skip
+        if np.isnan(self.best["tuning"]):
+            # The mean of its ten best steps, of all runs the highest: one step may be lucky.
+            runs = (c.values for k, c in curves.items() if k.problem == "tuning")
+            self.best["tuning"] = max(float(np.sort(v)[-10:].mean()) for v in runs)
+
+    def of(self, problem: str, acquisition: str, variant: str, steps: int) -> list[Curve]:
+        r"""Repetitions of one setting, with the theorem's threshold."""
+        return [
+            curve
+            for case, curve in self.curves.items()
+            if (case.problem, case.acquisition, case.variant, case.steps)
+            == (problem, acquisition, variant, steps)
+            and case.epsilon != 1e-4
+        ]
+
+    def final(self, problem: str, curves: list[Curve]) -> dict[str, np.ndarray]:
+        r"""At the end of each repetition."""
+        return {
+            "average regret": np.array([average_regret(c, self.best[problem])[-1] for c in curves]),
+            "seconds": np.array([c.seconds[-1] for c in curves]),
+            "order": np.array([c.order[-1] for c in curves]),
+            "order at half time": np.array([c.order[len(c.order) // 2] for c in curves]),
+            "evaluated": np.array([c.evaluated for c in curves]),
+        }
+
+    def rows(self) -> Iterator[str]:
+        r"""For the file."""
+        for case in dict.fromkeys(case._replace(seed=0) for case in self.curves):
+            runs = [c for k, c in self.curves.items() if k._replace(seed=0) == case]
+            for figure, values in self.final(case.problem, runs).items():
+                what = f"{case.problem},{case.acquisition},{case.variant.replace(',', '')}"
+                spread = values.std(ddof=1) if len(values) > 1 else 0.0
+                yield (
+                    f"{what},{case.epsilon:.4g},{case.steps},{len(values)},{figure},"
+                    f"{values.mean():.6g},{spread:.6g}"
+                )
+
+    def claims(self, steps: int, long: int) -> Iterator[str]:
+        r"""What was asked, what was measured, and whether it holds."""
+        for name, acquisition in itertools.product(PROBLEMS, COMPRESSED):
+            dense, ours = (
+                self.final(name, self.of(name, acquisition, v, steps)) for v in VARIANTS[:2]
+            )
+            a, b = dense["average regret"], ours["average regret"]
+            spread = max(a.std(ddof=1), b.std(ddof=1)) if len(a) > 1 else np.nan
+            gap = (b.mean() - a.mean()) / spread
+            yield verdict(
+                f"{name} {acquisition}: regret of compressed less dense, in sd",
+                "<= 1",
+                gap,
+                gap <= 1,
+            )
+        for name in PROBLEMS:
+            dense, ours, _, bkb = (
+                self.final(name, self.of(name, "ucb", v, long)) for v in VARIANTS
+            )
+            growth = (ours["order"] / ours["order at half time"]).mean()
+            what = f"{name} ucb: model order at T={long} over T={long // 2}"
+            yield verdict(what, "<= 1.1", growth, growth <= 1.1)
+            ratio = ours["seconds"].mean() / dense["seconds"].mean()
+            asked = FRACTIONS[name]
+            what = f"{name} ucb T={long}: seconds of compressed over dense"
+            yield verdict(what, f"<= {asked}", ratio, ratio <= asked)
+            ratio = bkb["seconds"].mean() / dense["seconds"].mean()
+            what = f"{name} ucb T={long}: seconds of BKB over dense"
+            yield verdict(what, "<= 1", ratio, ratio <= 1)
+
+
+def verdict(what: str, asked: str, value: float, holds: bool) -> str:
+    return f"{what} | {asked} | {value:.3g} | {'holds' if holds else 'does not hold'}"
+
+
+def draw(results: Results, name: str, steps: int, path: Path) -> None:
+    r"""Average regret against steps and against the clock, and model order, by acquisition."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(3, 3, figsize=(12, 9), layout="constrained")
+    for column, acquisition in enumerate(COMPRESSED):
+        for i, variant in enumerate(VARIANTS):
+            runs = results.of(name, acquisition, variant, steps)
+            regret = np.stack([average_regret(c, results.best[name]) for c in runs])
+            seconds, order = (np.stack([getattr(c, f) for c in runs]) for f in ("seconds", "order"))
+            t = np.arange(1, steps + 1)
+            style = {"color": f"C{i}", "label": variant, "linestyle": ["-", "--", ":", "-."][i]}
+            mean, sd = regret.mean(0), regret.std(0)
+            axes[0, column].plot(t, mean, **style)
+            axes[0, column].fill_between(t, mean - sd, mean + sd, color=f"C{i}", alpha=0.12, lw=0)
+            axes[1, column].plot(seconds.mean(0), mean, **style)
+            axes[2, column].plot(t, order.mean(0), **style)
+        axes[0, column].set_title(acquisition.upper())
+    for row, (x, y) in enumerate(
+        [("step", "average regret"), ("seconds", "average regret"), ("step", "model order")]
+    ):
+        for ax in axes[row]:
+            ax.set_xlabel(x)
+            ax.set_ylabel(y)
+            if row < 2:
+                ax.set_yscale("log")
+            ax.grid(alpha=0.3)
+    axes[0, 0].legend(fontsize=8)
+    runs = len(results.of(name, "ucb", "dense", steps))
+    figure.suptitle(f"{name}: mean of {runs} repetitions, band one standard deviation")
+    figure.savefig(path, dpi=80)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="shorter runs")
+    parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=2, help="processes, one thread each")
+    parser.add_argument("--out", type=Path, help="folder for compressed.csv and pictures")
+    args = parser.parse_args()
+    repetitions, steps, long = (2, 40, 80) if args.quick else (args.repetitions, 300, 1000)
+    header = circumstances(f"0..{repetitions - 1}")
+    header[0] += f", {args.workers} processes of one thread"
+    print(*header, sep="\n", flush=True)
+    every = list(cases(repetitions, steps, long))
+    with ProcessPoolExecutor(args.workers) as pool:
+        curves = dict(
+            zip(every, tqdm(pool.map(play, every), total=len(every), disable=None), strict=True)
+        )
+    results = Results(curves)
+    rows, claims = list(results.rows()), list(results.claims(steps, long))
+    columns = "problem,acquisition,variant,epsilon,steps,repetitions,figure,mean,sd"
+    print(columns, *rows, "", "claim | asked | measured | verdict", *claims, sep="\n")
+    if args.out:
+        write_csv(args.out / "compressed.csv", header + claims, columns, rows)
+        for name in PROBLEMS:
+            draw(results, name, steps, args.out / f"compressed_{name}.png")
+
+
+if __name__ == "__main__":
+    main()
