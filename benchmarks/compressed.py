@@ -87,7 +87,7 @@ def make(case: Case, problem: BoxProblem) -> Optimizer:
 
 
 def play(case: Case) -> Curve:
-    r"""One run; the time is the optimizer's alone, of one core. A skipped point counts as played."""
+    r"""One run; seconds are the optimizer's, of one core. A skipped point counts as played."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     problem = PROBLEMS[case.problem](NOISE_VAR)
