@@ -299,8 +299,8 @@ class ArmTable:
         if self._settled is not None:
             more["_settled"] = residual.clamp_min(0) + quad
         if self._Z is not None:
-            room = self._Z.shape[-1] - self._factor.slots
-            more["_Z"] = torch.nn.functional.pad(z, (0, room)).to(self._Z)
+            self._Z = _with_rows(self._Z, len(X))
+            self._Z[-len(X) :, : z.shape[-1]] = z.to(self._Z)
         # What waits will be taken off these rows too.
         for thin in self._waiting:
             quad += squares(z @ thin)
@@ -449,6 +449,17 @@ class ArmTable:
             if self._Z is not None:
                 self._Z[block, : len(coef)] = Z.to(self._Z)
         self._waiting = []
+
+
+def _with_rows(Z: Tensor, more: int) -> Tensor:
+    r"""``Z`` with room for more rows at the end: a longer view, or now and then a copy."""
+    rows, columns = Z.shape
+    room = Z.untyped_storage().nbytes() // Z.element_size() // columns
+    if rows + more > room:
+        larger = Z.new_empty(rows + more + max(64, rows // 8), columns)
+        larger[:rows] = Z
+        Z = larger
+    return torch.as_strided(Z, (rows + more, columns), (columns, 1))
 
 
 def squares_in(Q: Tensor, z: Tensor) -> Tensor:

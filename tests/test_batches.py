@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from botorch_bkb.arms import ArmTable
-from botorch_bkb.batches import LazyBatch, SumRule, lazy
+from botorch_bkb.batches import LazyBatch, SumRule, hallucination, lazy
 from tests import naive
 from tests.problems import rbf
 from tests.test_arms import NOISE, kernel, make
@@ -22,7 +22,7 @@ def whole_batch(table, width, threshold) -> LazyBatch:
 
 
 #: Sizes at which a small problem goes through elections and folds.
-SMALL = {"POOL": 3, "MOST": 20, "SINGLES": 1, "REFRESH": 2, "FOLD": 2}
+SMALL = {"POOL": 3, "MOST": 20, "SINGLES": 1, "REFRESH": 2}
 
 
 @given(
@@ -41,7 +41,8 @@ def test_picks_equal_the_dense_transcription(seed, width, threshold, sizes):
         rbf(S, S), rbf(X, S), torch.ones(40).double(), table.counts, table.mean(), NOISE, width,
         threshold,
     )  # fmt: skip
-    with patch.multiple(lazy, **sizes):
+    fold = 64 if "MOST" not in sizes else 2
+    with patch.multiple(lazy, **sizes), patch.object(hallucination, "FOLD", fold):
         assert whole_batch(table, width, threshold).picks == expected
 
 

@@ -1,16 +1,7 @@
 r"""``LazyBatch``: upper confidence bounds, refreshed only at the top.
 
 Inside a batch the means stay and variances only fall, so an upper bound computed earlier is
-still an upper bound: an arm is examined again only when it comes to the top. After picks
-``x_1 .. x_b`` (BBKB, Algorithm 1; ``Q`` is the table's inverse information)
-
-.. code-block:: text
-
-    var_b(x) = var_0(x) - sum_s (z(x)'g_s)^2,    g_s = v_s / sqrt(lambda + z_s'v_s),
-    v_s = Q z_s - sum_{r<s} g_r (g_r'z_s)
-
-costs ``O(m)`` for each arm and pick it has not seen yet. Now and then the ``g`` are folded into
-the batch's own ``Q <- Q - sum g g'``, so that a pick costs the same late in a batch as early.
+still an upper bound: an arm is examined again only when it comes to the top.
 
 Reference:
     Calandriello et al.: Scaling parallel Gaussian process optimization with adaptive batching
@@ -22,14 +13,14 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from botorch_bkb.arms import CHUNK, ArmTable, squares, squares_in
+from botorch_bkb.arms import CHUNK, ArmTable, squares
 from botorch_bkb.batches.batch import Batch
+from botorch_bkb.batches.hallucination import Hallucination
 from botorch_bkb.batches.rules import BatchRule
 from botorch_bkb.belief import chunks
 
@@ -42,8 +33,6 @@ MOST = 1024
 SINGLES = 4
 #: How many at a time.
 REFRESH = 16
-#: Picks folded into ``Q`` at a time.
-FOLD = 64
 
 
 @dataclass
@@ -88,11 +77,7 @@ class LazyBatch(Batch):
         self.width, self.refreshed = width, 0
         mean, var = table.moments()
         self._mean, self._var = mean[: self.num_arms], var[: self.num_arms]
-        self._Q = table.inverse_information
-        self._G = torch.zeros(FOLD, len(self._Q), dtype=torch.float64, device=mean.device)
-        self._picked = self._folded = 0
-        self._coordinates: dict[int, Tensor] = {}
-        self._directions: dict[int, Tensor] = {}  # Q z of the arms picked since the last fold
+        self._hallucination = Hallucination(table)
         self._pool: dict[int, Arm] = {}
         self._heap: list[tuple[float, int]] = []
         self._since = 0  # how many picks all arms have seen
@@ -111,7 +96,7 @@ class LazyBatch(Batch):
             if -negative <= self._outside and not first:
                 self._look_further(tied=-negative == self._outside)
                 continue
-            if arm.seen == self._picked:
+            if arm.seen == self._hallucination.picked:
                 break
             if singles < SINGLES:
                 singles += 1
@@ -146,7 +131,7 @@ class LazyBatch(Batch):
         var = self._var.clone()
         for block in chunks(self.num_arms, CHUNK):
             var[block] -= squares((self.table.coordinates(block) @ thin).double())
-        self._var, self._unseen, self._since = var.clamp_min(0), [], self._picked
+        self._var, self._unseen, self._since = var.clamp_min(0), [], self._hallucination.picked
         self._begin()
 
     def _elect(self, size: int) -> None:
@@ -170,16 +155,11 @@ class LazyBatch(Batch):
         return -(arm.mean + self.width * math.sqrt(arm.var)), row
 
     def _update(self, arm: Arm, var: float) -> None:
-        arm.var, arm.seen = max(0.0, var), self._picked
+        arm.var, arm.seen = max(0.0, var), self._hallucination.picked
 
     def _refresh(self, row: int, arm: Arm) -> None:
         r"""Bring the arm at the top up to date with all picks."""
-        z, start, var = self._z(row), arm.seen, arm.var
-        if start < self._folded:  # what it has not seen is in Q by now
-            start = self._folded
-            var = float(self._residual[row] + (self._Q @ z) @ z)
-        falls = self._G[start - self._folded : self._picked - self._folded] @ z
-        self._update(arm, var - float(falls @ falls))
+        self._update(arm, self._hallucination.variance(row, arm.var, arm.seen))
         heapq.heapreplace(self._heap, self._entry(row, arm))
         self.refreshed += 1
 
@@ -188,44 +168,17 @@ class LazyBatch(Batch):
         stale: list[int] = []
         while self._heap and len(stale) < REFRESH:
             row = self._heap[0][1]
-            if self._pool[row].seen == self._picked:
+            if self._pool[row].seen == self._hallucination.picked:
                 break
             stale.append(heapq.heappop(self._heap)[1])
         rows = torch.tensor(stale, device=self._upper.device)
-        z = self.table.coordinates(rows).double()
-        # From the beginning: one product is cheaper than to find out what each has seen.
-        var = self._residual[rows] + squares_in(self._Q, z)
-        falls = z @ self._G[: self._picked - self._folded].mT
-        for row, value in zip(stale, (var - squares(falls)).tolist(), strict=True):
+        for row, value in zip(stale, self._hallucination.variances(rows).tolist(), strict=True):
             arm = self._pool[row]
             self._update(arm, value)
             heapq.heappush(self._heap, self._entry(row, arm))
         self.refreshed += len(stale)
 
-    # ------------------------------------------------------------------ the picks
-
-    @cached_property
-    def _residual(self) -> Tensor:
-        return self.table.residual()
-
-    def _z(self, row: int) -> Tensor:
-        if row not in self._coordinates:
-            self._coordinates[row] = self.table.coordinates(row).double()
-        return self._coordinates[row]
-
     def _fall(self, row: int) -> float:
-        r"""Let variances fall as if ``row`` had been observed; returns its ``z'Q z``."""
-        z = self._z(row)
-        if row not in self._directions:
-            self._directions[row] = self._Q @ z
-        b = self._picked - self._folded
-        G = self._G[:b]
-        v = self._directions[row] - G.mT @ (G @ z)
-        gain = max(0.0, float(z @ v))
-        torch.div(v, math.sqrt(self.table.noise_var + gain), out=self._G[b])
-        self._unseen.append(self._G[b].clone())
-        self._picked += 1
-        if b + 1 == FOLD:
-            self._Q = self._Q - self._G.mT @ self._G
-            self._folded, self._directions = self._picked, {}
+        gain, g = self._hallucination.pick(row)
+        self._unseen.append(g)
         return gain

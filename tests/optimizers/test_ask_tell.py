@@ -106,7 +106,7 @@ class TestTell:
         second = optimizer.ask()
         assert len(optimizer.pending) == len(first) - 1 + len(second)
         batch = optimizer.domain.begin(optimizer.strategy, optimizer._situation(optimizer._state))
-        assert batch._picked == len(first) - 1
+        assert batch._hallucination.picked == len(first) - 1
         spent = sum(point.score for point in optimizer._state.pending.values())
         assert spent > 0
         optimizer.tell(second, problem.rewards(second.indices))
