@@ -164,7 +164,7 @@ class Optimizer:
         check_positive_integer("horizon", horizon)
         check_between("noise_bound", noise_bound, 0, math.inf)
         check_max_size(max_dictionary)
-        self.domain = _domain(arms, bounds, num_initial, acquisition_options)
+        self.domain = self._make_domain(arms, bounds, num_initial, acquisition_options)
         self.delta = delta
         rule = as_batch_rule(batch_rule or self.default_batch_rule, batch_threshold)
         acquisition = acquisition or self.default_acquisition
@@ -213,6 +213,25 @@ class Optimizer:
         self._cached_table: ArmTable | None = None
         self._cached_batch: Batch | None = None
 
+    def _make_domain(
+        self,
+        arms: Tensor | None,
+        bounds: Tensor | None,
+        num_initial: int | None,
+        options: Mapping[str, Any] | None,
+    ) -> Domain:
+        if (arms is None) == (bounds is None):
+            raise InputDataError(
+                "Pass either arms, an A x d tensor of candidates, or bounds, a 2 x d tensor, got "
+                f"{'neither' if arms is None else 'both'}."
+            )
+        if bounds is not None:
+            return Box(bounds, num_initial, options)
+        if num_initial is not None or options is not None:
+            raise InputDataError("num_initial and acquisition_options go with bounds, not arms.")
+        assert arms is not None
+        return Arms(arms)
+
     # ------------------------------------------------------------------ ask
 
     @torch.no_grad()
@@ -234,7 +253,7 @@ class Optimizer:
         state, batch = self._current_batch()
         assert state.batch is not None
         if batch.complete:
-            self._cached_batch = batch
+            self._cached_table, self._cached_batch = batch.table, batch
             raise BatchCompleteError(
                 f"The batch is complete: {len(state.pending)} points wait for their results. Tell "
                 "some of them first (`pending` has them), then ask again."
@@ -242,7 +261,8 @@ class Optimizer:
         start, added = len(batch.picks), len(batch.added)
         while not batch.complete and (n is None or len(batch.picks) < start + n):
             batch.pick()
-        state = self._with_rows(state, batch.added[added:])
+        state = self.domain.remember(self._with_rows(state, batch.added[added:]), batch)
+        self._cached_table = batch.table
         picks = batch.picks[start:]
         skips = self.strategy.compression.ends_batch and not batch.informative[-1]
         if skips and self.strategy.compression.on_uninformative == "stop":
@@ -303,7 +323,11 @@ class Optimizer:
         return replace(state, added=torch.cat([state.added, *added]), recipe=recipe)
 
     def _current_batch(self) -> tuple[State, Batch]:
-        r"""The batch being asked, and the state that knows of it. The cache is emptied."""
+        r"""The batch being asked, and the state that knows of it.
+
+        The caches are emptied: picks may add rows to the table, and an interrupt must not leave
+        one behind that the state does not know of.
+        """
         if not self._state.settled:
             self._replace(*self._settled(self._state, self._take_table()))
         state = self._state
@@ -320,6 +344,7 @@ class Optimizer:
             batch = self.domain.begin(self.strategy, self._situation(state))
             assert state.batch is not None
             batch.follow(state.batch.picks)
+        self._cached_table = None
         return state, batch
 
     def _situation(self, state: State) -> Situation:
@@ -644,22 +669,3 @@ class Optimizer:
             raise InputDataError(f"The state is damaged or of another kind: {error}") from error
         self._state, self.tuning.bounds = state, bounds
         self._cached_table, self._cached_batch = None, None
-
-
-def _domain(
-    arms: Tensor | None,
-    bounds: Tensor | None,
-    num_initial: int | None,
-    options: Mapping[str, Any] | None,
-) -> Domain:
-    if (arms is None) == (bounds is None):
-        raise InputDataError(
-            "Pass either arms, an A x d tensor of candidates, or bounds, a 2 x d tensor, got "
-            f"{'neither' if arms is None else 'both'}."
-        )
-    if arms is not None:
-        if num_initial is not None or options is not None:
-            raise InputDataError("num_initial and acquisition_options go with bounds, not arms.")
-        return Arms(arms)
-    assert bounds is not None
-    return Box(bounds, num_initial, options)

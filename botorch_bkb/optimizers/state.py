@@ -18,6 +18,7 @@ from torch import Tensor
 
 from botorch_bkb.optimizers.history import History
 from botorch_bkb.optimizers.hyperparameters import Hyperparameters
+from botorch_bkb.partition import PartitionTree
 
 
 class Pending(NamedTuple):
@@ -110,6 +111,8 @@ class State:
         incumbent: The best informative reward.
         design_seed: Of the initial design over a box.
         designed: Points of the design handed out.
+        tree: The cells of a box, where it is searched through them.
+        cells: The row of each cell's centre.
     """
 
     history: History
@@ -138,6 +141,8 @@ class State:
     batch: BatchRecord | None = None
     log_sum: float = 0.0
     log_sum_3: float = 0.0
+    tree: PartitionTree | None = None
+    cells: Tensor | None = None
 
     @property
     def num_observations(self) -> int:
@@ -146,7 +151,7 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         r"""Numbers, strings, lists and tensors: safe to load with ``weights_only=True``."""
-        nested = {"history", "hyper", "recipe", "pending", "batch"}
+        nested = {"history", "hyper", "recipe", "pending", "batch", "tree"}
         saved = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in nested}
         hyper, recipe, batch = self.hyper, self.recipe, None
         if self.batch is not None:
@@ -169,6 +174,7 @@ class State:
             },
             "pending": [[id_, *point] for id_, point in self.pending.items()],
             "batch": batch,
+            "tree": None if self.tree is None else self.tree.to_dict(),
         }
 
     @classmethod
@@ -203,6 +209,7 @@ class State:
                 "recipe": Recipe(**recipe),
                 "pending": {id_: Pending(*point) for id_, *point in saved["pending"]},
                 "batch": batch,
+                "tree": None if saved["tree"] is None else PartitionTree(**saved["tree"]),
             }
         )
 

@@ -96,6 +96,10 @@ class Domain(ABC):
     def begin(self, strategy: Strategy, situation: Situation) -> Batch:
         r"""A new batch."""
 
+    def remember(self, state: State, batch: Batch) -> State:
+        r"""What picks have changed besides the rows they added."""
+        return state
+
     @abstractmethod
     def points(self, batch: Batch, rows: Tensor) -> Tensor:
         r"""Inputs of picks of a batch, ``q x d``."""

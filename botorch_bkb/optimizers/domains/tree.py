@@ -1,0 +1,264 @@
+r"""A box, searched through the cells of a partition tree (Ada-BKB).
+
+Every cell stands for its centre, a row of the table. With ``u`` the upper confidence bound of a
+centre and ``V`` how much the function may vary within a cell,
+
+.. code-block:: text
+
+    I(leaf) = min( u(leaf), u(parent) + V(parent) ) + V(leaf)
+
+is a bound of the function over the leaf. The leaf of highest index is split while the uncertainty
+at its centre is no larger than the cell, ``width sd <= V``, and evaluated otherwise. Nothing is
+evaluated when a cell is split; its new centres are embedded in ``O(m^2)`` each.
+
+Inside a batch means stay and variances fall, so that an index computed earlier is still a bound:
+only leaves that come to the top are examined again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from botorch.exceptions.errors import InputDataError, UnsupportedError
+from torch import Tensor
+
+from botorch_bkb.batches import Batch
+from botorch_bkb.batches.hallucination import Hallucination
+from botorch_bkb.optimizers.domains.box import Box, BoxRows
+from botorch_bkb.optimizers.domains.domain import Situation, Strategy
+from botorch_bkb.optimizers.state import State
+from botorch_bkb.partition import Metric, PartitionTree, kernel_metric
+from botorch_bkb.validation import check_positive_integer
+
+#: How far a function of norm one varies within the cells ``ids`` of a tree.
+Radius = Callable[[PartitionTree, Tensor, Metric], Tensor]
+
+
+def kernel_radius(tree: PartitionTree, ids: Tensor, metric: Metric) -> Tensor:
+    r"""``d_k(centre, farthest corner)``: valid for every function, and slow to shrink."""
+    return tree.radii(ids, metric)
+
+
+def geometric_radius(v1: float, rho: float) -> Radius:
+    r"""The paper's ``g(v1 rho^h)`` at depth ``h``, with ``g(r)`` the kernel's metric at distance r.
+
+    Args:
+        v1: Radius of the whole box, in the units the kernel sees.
+        rho: Factor from a depth to the next, in (0, 1).
+    """
+    if not (0 < v1 < math.inf and 0 < rho < 1):
+        raise InputDataError(
+            f"radius must be (v1, rho) with v1 positive and rho in (0, 1), got ({v1}, {rho})."
+        )
+
+    def radius(tree: PartitionTree, ids: Tensor, metric: Metric) -> Tensor:
+        depths, group = tree.depth[ids].unique(return_inverse=True)
+        d = tree.lower.shape[-1]
+        steps = torch.eye(d, dtype=tree.lower.dtype, device=tree.lower.device)
+        origin = torch.zeros_like(steps)
+        far = [metric(origin, v1 * rho ** int(h) * steps).max() for h in depths]
+        return torch.stack(far)[group]
+
+    return radius
+
+
+def as_radius(radius: str | tuple[float, float] | Radius) -> tuple[Radius, bool]:
+    r"""The radius a user asked for, and whether its metric takes inputs as the user knows them."""
+    if radius == "kernel":
+        return kernel_radius, True
+    if isinstance(radius, tuple) and len(radius) == 2:
+        return geometric_radius(*radius), False
+    if callable(radius):
+        return radius, True
+    raise InputDataError(
+        f'radius must be "kernel", a pair (v1, rho) or a function of a tree, got {radius!r}.'
+    )
+
+
+class Tree(Box):
+    r"""The cells of a partition of a box.
+
+    Args:
+        bounds: ``2 x d``.
+        num_children: Into how many a cell is split.
+        max_depth: Cells of this depth are not split; by default a side may be split eight times.
+        radius: How far a function of norm one varies within a cell.
+    """
+
+    def __init__(
+        self,
+        bounds: Tensor,
+        num_children: int,
+        max_depth: int | None,
+        radius: str | tuple[float, float] | Radius,
+    ) -> None:
+        super().__init__(bounds, None, None)
+        check_positive_integer("num_children", num_children)
+        check_positive_integer("max_depth", max_depth)
+        if num_children < 2:
+            raise InputDataError("num_children must be at least 2: a cell is split into as many.")
+        self.num_children = num_children
+        self.max_depth = max_depth or 8 * self.dim
+        self.radius, self.in_users_units = as_radius(radius)
+
+    def tree(self, state: State) -> tuple[PartitionTree, Tensor]:
+        r"""The tree of a state, and the row of the table for each of its cells."""
+        if state.tree is None or state.cells is None:
+            root = PartitionTree.over(self.bounds)
+            return root, torch.zeros_like(root.parent)
+        return state.tree, state.cells
+
+    def begin(self, strategy: Strategy, situation: Situation) -> Batch:
+        r"""A new batch."""
+        if strategy.acquisition != "ucb":
+            raise UnsupportedError(
+                f"The tree is searched by upper bounds, got acquisition={strategy.acquisition!r}: "
+                "use BKB(bounds=...) for others."
+            )
+        return TreeBatch(self, strategy, situation)
+
+    def remember(self, state: State, batch: Batch) -> State:
+        r"""The cells that were split for the picks."""
+        assert isinstance(batch, TreeBatch)
+        return replace(state, tree=batch.tree, cells=batch.cells)
+
+    def highest_bound(self, strategy: Strategy, situation: Situation) -> float:
+        r"""The highest index: a bound of the function over the whole box."""
+        return float(TreeBatch(self, strategy, situation).index.max())
+
+
+class TreeBatch(BoxRows):
+    r"""Picks centres of leaves, splitting cells on the way.
+
+    Args:
+        domain: The box.
+        strategy: How picks are made.
+        situation: What the batch is made from.
+
+    Attributes:
+        tree: The cells.
+        cells: Their rows in the table.
+        index: ``I`` of every cell, as far as it was examined; -inf for those that are no leaves,
+            or below the best lower bound.
+    """
+
+    @torch.no_grad()
+    def __init__(self, domain: Tree, strategy: Strategy, situation: Situation) -> None:
+        super().__init__(domain, strategy, situation)
+        self.domain, self.width = domain, situation.record.width
+        self.tree, self.cells = domain.tree(situation.state)
+        self._hallucination = Hallucination(self.table)
+        self._read_table()
+        self._varies = self._variation(torch.arange(len(self.tree), device=self.cells.device))
+        self.index = self._start_index()
+        self._seen = torch.zeros_like(self.cells)
+        for row in self.stragglers:
+            self._hallucination.pick(row)
+
+    # ------------------------------------------------------------------ bounds
+
+    def _read_table(self) -> None:
+        self._mean, self._var = self.table.moments()
+
+    def _variation(self, ids: Tensor) -> Tensor:
+        r"""``V`` of some cells."""
+        state, tuning = self.situation.state, self.situation.tables.tuning
+        metric = kernel_metric(state.hyper.kernel)
+        if self.domain.in_users_units:
+            inner = metric
+
+            def metric(a: Tensor, b: Tensor) -> Tensor:
+                return inner(tuning.inputs(a), tuning.inputs(b))
+
+        return state.norm_bound * self.domain.radius(self.tree, ids, metric)
+
+    def _start_index(self) -> Tensor:
+        half = self.width * self._var.sqrt()
+        upper, lower = self._mean + half, (self._mean - half)[self.cells].max()
+        above = upper[self.cells[self.tree.parent]] + self._varies[self.tree.parent]
+        above = torch.where(self.tree.depth == 0, torch.inf, above)
+        index = torch.minimum(upper[self.cells], above) + self._varies
+        return torch.where(self.tree.is_leaf & (index >= lower), index, -torch.inf)
+
+    def _upper(self, cell: int) -> float:
+        row = int(self.cells[cell])
+        return float(self._mean[row]) + self.width * self._deviation(row)
+
+    def _deviation(self, row: int) -> float:
+        if self._hallucination.picked == 0:
+            return math.sqrt(float(self._var[row]))
+        return math.sqrt(self._hallucination.variance(row))
+
+    def _refresh(self, cell: int) -> None:
+        parent, bound = int(self.tree.parent[cell]), self._upper(cell)
+        if parent != cell:
+            bound = min(bound, self._upper(parent) + float(self._varies[parent]))
+        self.index[cell] = bound + self._varies[cell]
+        self._seen[cell] = self._hallucination.picked
+
+    # ------------------------------------------------------------------ picks
+
+    def _choose(self) -> int:
+        while True:
+            cell = int(self.index.argmax())
+            if int(self._seen[cell]) < self._hallucination.picked:
+                self._refresh(cell)
+                continue
+            row = int(self.cells[cell])
+            too_small = self.width * self._deviation(row) <= float(self._varies[cell])
+            if not too_small or int(self.tree.depth[cell]) >= self.domain.max_depth:
+                return row
+            self._split(cell)
+
+    def _split(self, cell: int) -> None:
+        n, N = len(self.tree), self.domain.num_children
+        tuning, kernel = self.situation.tables.tuning, self.situation.state.hyper.kernel
+        metric = kernel_metric(kernel)
+        axis = self.tree.longest_side(cell, lambda a, b: metric(tuning.inputs(a), tuning.inputs(b)))
+        self.tree = self.tree.split(cell, axis, N)
+        ids = torch.arange(n, n + N, device=self.cells.device)
+        rows = self._rows_of(self.tree.centres(ids), int(self.cells[cell]))
+        self.cells = torch.cat([self.cells, rows])
+        self._read_table()
+        self._varies = torch.cat([self._varies, self._variation(ids)])
+        self.index = torch.cat([self.index, torch.zeros_like(self._varies[n:])])
+        self._seen = torch.cat([self._seen, torch.zeros_like(ids)])
+        self.index[cell] = -torch.inf
+        for child in ids.tolist():
+            self._refresh(child)
+
+    def _rows_of(self, centres: Tensor, parent: int) -> Tensor:
+        r"""Rows of the centres of new cells; that in the middle is the parent's."""
+        rows = torch.full((len(centres),), -1, device=centres.device)
+        if len(centres) % 2:
+            rows[len(centres) // 2] = parent
+        for i in torch.nonzero(rows < 0).squeeze(-1).tolist():
+            equal = torch.nonzero((self.inputs == centres[i]).all(-1))
+            if len(equal):
+                rows[i] = int(equal[0])
+        new = rows < 0
+        if new.any():
+            X, start = centres[new], len(self.inputs)
+            rows[new] = torch.arange(start, start + len(X), device=rows.device)
+            self.table.extend(self.situation.tables.tuning.inputs(X))
+            self.added.append(X)
+            self.inputs = torch.cat([self.inputs, X])
+        return rows
+
+    def _score_at_start(self, row: int) -> float:
+        rows = torch.tensor([row], device=self.inputs.device)
+        return float(self.table.moments_at(rows)[1]) / self.table.noise_var
+
+    def _score_now(self, row: int) -> float:
+        return self._deviation(row) ** 2 / self.table.noise_var
+
+    def _hallucinate(self, row: int) -> None:
+        self._hallucination.pick(row)
+
+    def follow(self, picks) -> None:
+        r"""Take what was picked before: the cells are split already."""
+        for row in picks:
+            self._take(row)

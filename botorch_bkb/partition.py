@@ -1,0 +1,138 @@
+r"""``PartitionTree``: a box cut into cells, cells into smaller ones. Tensors and integer ids.
+
+Reference:
+    Rando, Carratino, Villa, Rosasco: Ada-BKB: scalable Gaussian process optimization on continuous
+    domains by adaptive discretization. AISTATS 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from botorch.exceptions.errors import InputDataError
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from botorch_bkb.belief import kernel_diagonal
+
+#: How far apart two points are, row by row: ``q x d, q x d -> q``.
+Metric = Callable[[Tensor, Tensor], Tensor]
+
+
+def kernel_metric(kernel: Kernel) -> Metric:
+    r"""``d_k(x, x')^2 = k(x,x) + k(x',x') - 2 k(x,x')``, row by row.
+
+    A function of norm ``F`` in the kernel's space varies by no more than ``F d_k`` between two
+    points.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb.partition import kernel_metric
+        >>> far = torch.tensor([[0.0]]), torch.tensor([[100.0]])
+        >>> round(float(kernel_metric(RBFKernel())(*far)) ** 2, 6)
+        2.0
+    """
+
+    @torch.no_grad()
+    def distance(a: Tensor, b: Tensor) -> Tensor:
+        cross = kernel(a, b, diag=True).double()
+        square = kernel_diagonal(kernel, a) + kernel_diagonal(kernel, b) - 2 * cross
+        return square.clamp_min(0).sqrt()
+
+    return distance
+
+
+@dataclass(frozen=True)
+class PartitionTree:
+    r"""Cells of a box; the leaves tile it. A value: splitting makes a new tree.
+
+    Attributes:
+        lower: ``n x d`` lower corners, one row a cell; the first is the whole box.
+        upper: ``n x d`` upper corners.
+        parent: ``n`` ids of the parents; the root is its own.
+        depth: ``n`` depths.
+        is_leaf: ``n`` booleans.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb.partition import PartitionTree
+        >>> tree = PartitionTree.over(torch.tensor([[0.0, 0.0], [3.0, 1.0]]))
+        >>> tree = tree.split(0, tree.longest_side(0, lambda a, b: (a - b).norm(dim=-1)), 3)
+        >>> tree.centres(tree.leaves).tolist()
+        [[0.5, 0.5], [1.5, 0.5], [2.5, 0.5]]
+    """
+
+    lower: Tensor
+    upper: Tensor
+    parent: Tensor
+    depth: Tensor
+    is_leaf: Tensor
+
+    @classmethod
+    def over(cls, bounds: Tensor) -> PartitionTree:
+        r"""One cell: the box with ``2 x d`` bounds."""
+        zero = torch.zeros(1, dtype=torch.long, device=bounds.device)
+        return cls(bounds[:1], bounds[1:], zero, zero, zero == 0)
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    @property
+    def leaves(self) -> Tensor:
+        r"""Ids of the cells that are not split."""
+        return torch.nonzero(self.is_leaf).squeeze(-1)
+
+    def centres(self, ids: Tensor | slice = slice(None)) -> Tensor:
+        r"""``q x d`` centres of some cells."""
+        return (self.lower[ids] + self.upper[ids]) / 2
+
+    def radii(self, ids: Tensor, metric: Metric) -> Tensor:
+        r"""``q`` distances from the centres to the farthest corners.
+
+        All corners are equally far in a metric of a stationary kernel that sees each coordinate's
+        difference without its sign.
+        """
+        return metric(self.centres(ids), self.upper[ids])
+
+    def longest_side(self, cell: int, metric: Metric) -> int:
+        r"""The coordinate along which the centres of opposite faces are farthest apart."""
+        centre, d = self.centres(torch.tensor([cell])).squeeze(0), self.lower.shape[-1]
+        low, high = centre.repeat(d, 1), centre.repeat(d, 1)
+        low.diagonal().copy_(self.lower[cell])
+        high.diagonal().copy_(self.upper[cell])
+        return int(metric(low, high).argmax())
+
+    def split(self, cell: int, axis: int, num_children: int) -> PartitionTree:
+        r"""Cut a leaf into equal slices along one coordinate; they tile it exactly.
+
+        Args:
+            cell: Id of the leaf.
+            axis: The coordinate.
+            num_children: How many slices; their ids are the next ones.
+        """
+        if not self.is_leaf[cell]:
+            raise InputDataError(f"Only leaves can be split, got cell {cell}, which is none.")
+        low, high = self.lower[cell, axis], self.upper[cell, axis]
+        steps = torch.arange(num_children + 1, device=low.device) / num_children
+        cuts = low + steps.to(low) * (high - low)
+        cuts[-1] = high  # to the last bit
+        lower, upper = (t[cell].repeat(num_children, 1) for t in (self.lower, self.upper))
+        lower[:, axis], upper[:, axis] = cuts[:-1], cuts[1:]
+        parent = torch.full_like(self.parent[:1], cell).expand(num_children)
+        is_leaf = torch.cat([self.is_leaf, torch.ones_like(parent, dtype=torch.bool)])
+        is_leaf[cell] = False
+        return PartitionTree(
+            torch.cat([self.lower, lower]),
+            torch.cat([self.upper, upper]),
+            torch.cat([self.parent, parent]),
+            torch.cat([self.depth, self.depth[parent] + 1]),
+            is_leaf,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        r"""The tensors by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
