@@ -33,6 +33,9 @@ from botorch_bkb.optimizers.state import State
 from botorch_bkb.partition import Metric, PartitionTree, kernel_metric
 from botorch_bkb.validation import check_positive_integer
 
+#: Cells split for one pick; then the best is evaluated, small as its uncertainty may be. A radius
+#: that hardly shrinks would have an ask split cells for ever. All indices stay bounds.
+MOST_SPLITS = 1000
 #: How far a function of norm one varies within the cells ``ids`` of a tree.
 Radius = Callable[[PartitionTree, Tensor, Metric], Tensor]
 
@@ -181,7 +184,10 @@ class TreeBatch(BoxRows):
         above = upper[self.cells[self.tree.parent]] + self._varies[self.tree.parent]
         above = torch.where(self.tree.depth == 0, torch.inf, above)
         index = torch.minimum(upper[self.cells], above) + self._varies
-        return torch.where(self.tree.is_leaf & (index >= lower), index, -torch.inf)
+        alive = self.tree.is_leaf & (index >= lower)
+        if not alive.any():  # the norm or the radius is too small: these are no bounds
+            alive = self.tree.is_leaf
+        return torch.where(alive, index, -torch.inf)
 
     def _upper(self, cell: int) -> float:
         row = int(self.cells[cell])
@@ -202,6 +208,7 @@ class TreeBatch(BoxRows):
     # ------------------------------------------------------------------ picks
 
     def _choose(self) -> int:
+        splits = 0
         while True:
             cell = int(self.index.argmax())
             if int(self._seen[cell]) < self._hallucination.picked:
@@ -209,9 +216,11 @@ class TreeBatch(BoxRows):
                 continue
             row = int(self.cells[cell])
             too_small = self.width * self._deviation(row) <= float(self._varies[cell])
-            if not too_small or int(self.tree.depth[cell]) >= self.domain.max_depth:
+            at_limit = int(self.tree.depth[cell]) >= self.domain.max_depth
+            if not too_small or at_limit or splits >= MOST_SPLITS:
                 return row
             self._split(cell)
+            splits += 1
 
     def _split(self, cell: int) -> None:
         n, N = len(self.tree), self.domain.num_children
