@@ -1,7 +1,7 @@
 r"""Gaussian-process optimisation that scales, for the BoTorch ecosystem."""
 
 from botorch_bkb._version import __version__
-from botorch_bkb.acquisition import select_baseline
+from botorch_bkb.acquisition import BudgetedUCB, select_baseline
 from botorch_bkb.dictionaries import (
     AllPoints,
     Automatic,
@@ -40,6 +40,7 @@ __all__ = [
     "AllPoints",
     "Automatic",
     "BatchCompleteError",
+    "BudgetedUCB",
     "CompressedEI",
     "CompressedGP",
     "CompressedMPI",

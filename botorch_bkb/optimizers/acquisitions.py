@@ -2,19 +2,24 @@ r"""Acquisition functions by name, over a model or over the moments of a table o
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import LogExpectedImprovement, LogProbabilityOfImprovement
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.models.model import Model
 from botorch.posteriors import Posterior
+from botorch.sampling.pathwise.utils import get_train_inputs
+from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
+from botorch_bkb.acquisition import BudgetedUCB, select_baseline
 from botorch_bkb.batches import UpperBound
 from botorch_bkb.models import DTCGP
 
@@ -40,7 +45,7 @@ Factory = Callable[[Model], AcquisitionFunction]
 #: ``"mpi"`` is what the compressed GP paper calls most probable improvement: expected improvement
 #: over the highest posterior mean. ``"pi"`` is the probability of improving on the best reward.
 NAMED: dict[str, Named] = {
-    "ucb": lambda model, s: UpperConfidenceBound(model, beta=s.width**2),
+    "ucb": lambda model, s: BudgetedUCB(model, s.width),
     "ei": lambda model, s: LogExpectedImprovement(model, best_f=s.incumbent),
     "mpi": lambda model, s: LogExpectedImprovement(model, best_f=s.best_mean),
     "pi": lambda model, s: LogProbabilityOfImprovement(model, best_f=s.incumbent),
@@ -52,11 +57,35 @@ SAMPLED = ("thompson", "greedy")
 def check_acquisition(acquisition: Any) -> None:
     r"""Raise unless it is a name or can be called."""
     known = (*NAMED, *SAMPLED)
-    if acquisition not in known and (isinstance(acquisition, str) or not callable(acquisition)):
+    if isinstance(acquisition, str) and acquisition in known:
+        return
+    if isinstance(acquisition, str) or not callable(acquisition):
         raise InputDataError(
             f"acquisition must be one of {', '.join(known)}, or a function that makes a BoTorch "
             f"acquisition function of a model, got {acquisition!r}."
         )
+
+
+def from_model(acquisition: Factory | type[AcquisitionFunction], model: DTCGP) -> Any:
+    r"""An acquisition function from a factory, or from a class by BoTorch's input constructor.
+
+    Args:
+        acquisition: A function of a model, or a class BoTorch knows how to construct.
+        model: The model; its training data and a small baseline are offered to the constructor.
+    """
+    if not isinstance(acquisition, type):
+        return acquisition(model)
+    (X,) = get_train_inputs(model, transformed=False)
+    names = [f"x{i}" for i in range(X.shape[-1])]
+    Y = model.train_targets.unsqueeze(-1)
+    offered = {
+        "model": model,
+        "training_data": SupervisedDataset(X, Y, feature_names=names, outcome_names=["reward"]),
+        "X_baseline": select_baseline(model),
+    }
+    construct = get_acqf_input_constructor(acquisition)
+    wanted = inspect.signature(construct).parameters
+    return acquisition(**construct(**{k: v for k, v in offered.items() if k in wanted}))
 
 
 class Gaussians(Posterior):

@@ -343,10 +343,12 @@ class AdaBKB(BKB):
         self._partition = (num_children, max_depth, radius)
         super().__init__(bounds=bounds, **kwargs)
 
-    def _make_domain(self, arms: Tensor | None, bounds: Tensor | None, *unused: Any) -> Domain:
-        if arms is not None or bounds is None or unused != (None, None):
+    def _make_domain(
+        self, arms: Tensor | None, bounds: Tensor | None, box: dict[str, Any]
+    ) -> Domain:
+        if bounds is None or any(value is not None for value in (arms, *box.values())):
             raise InputDataError(
-                f"{type(self).__name__} takes bounds, without arms, num_initial or "
+                f"{type(self).__name__} takes bounds, without arms, num_initial, discrete_dims or "
                 "acquisition_options: it maximises nothing but its indices."
             )
         return Tree(bounds, *self._partition)

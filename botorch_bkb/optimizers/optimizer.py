@@ -106,9 +106,9 @@ class Optimizer:
             and little oversampling every arm is left out of the dictionary now and then, and its
             bound jumps up however often it was pulled: 8 and more is advisable then.
         acquisition: ``"ucb"``, ``"ei"`` (over the best reward in the belief), ``"mpi"`` (expected
-            improvement over the highest mean), ``"pi"``, ``"thompson"``, ``"greedy"``, or a
-            function that makes a BoTorch acquisition function of a model (analytic, over arms);
-            by default the class's own.
+            improvement over the highest mean), ``"pi"``, ``"thompson"``, ``"greedy"``, a function
+            that makes a BoTorch acquisition function of a model (an analytic one, over arms), or,
+            over a box, a class of BoTorch's; by default the class's own.
         batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"`` or a
             :class:`~botorch_bkb.batches.BatchRule`; by default the class's own.
         max_batch_size: The most points in a batch.
@@ -119,8 +119,12 @@ class Optimizer:
             (:class:`~botorch_bkb.optimizers.Compression`); by default all are.
         num_initial: Points of the initial design over a box, scrambled Sobol; ``2 d + 2`` by
             default.
-        acquisition_options: Arguments of BoTorch's ``optimize_acqf``, which searches the unit
-            cube, over a box.
+        discrete_dims: Coordinates of a box that take only some values, ``{i: values}``, whole
+            numbers or the codes of categories.
+        acquisition_options: Arguments of BoTorch's ``optimize_acqf`` over a box:
+            ``num_restarts``, ``raw_samples``, ``options``; ``inequality_constraints`` and
+            ``equality_constraints`` (linear), ``nonlinear_inequality_constraints`` and
+            ``fixed_features``, in units of the box.
         keep_coordinates: Keep the ``A x m`` coordinates of all arms. Without them the memory is
             ``O(A)`` and a change of the dictionary costs ``O(A m^2)``.
     """
@@ -155,6 +159,7 @@ class Optimizer:
         noise_bound: float | None = None,
         compression: Compression | None = None,
         num_initial: int | None = None,
+        discrete_dims: Mapping[int, Sequence[float]] | None = None,
         acquisition_options: Mapping[str, Any] | None = None,
         keep_coordinates: bool = True,
     ) -> None:
@@ -164,7 +169,9 @@ class Optimizer:
         check_positive_integer("horizon", horizon)
         check_between("noise_bound", noise_bound, 0, math.inf)
         check_max_size(max_dictionary)
-        self.domain = self._make_domain(arms, bounds, num_initial, acquisition_options)
+        box: dict[str, Any] = {"num_initial": num_initial, "discrete_dims": discrete_dims}
+        box["options"] = acquisition_options
+        self.domain = self._make_domain(arms, bounds, box)
         self.delta = delta
         rule = as_batch_rule(batch_rule or self.default_batch_rule, batch_threshold)
         acquisition = acquisition or self.default_acquisition
@@ -214,11 +221,7 @@ class Optimizer:
         self._cached_batch: Batch | None = None
 
     def _make_domain(
-        self,
-        arms: Tensor | None,
-        bounds: Tensor | None,
-        num_initial: int | None,
-        options: Mapping[str, Any] | None,
+        self, arms: Tensor | None, bounds: Tensor | None, box: dict[str, Any]
     ) -> Domain:
         if (arms is None) == (bounds is None):
             raise InputDataError(
@@ -226,9 +229,11 @@ class Optimizer:
                 f"{'neither' if arms is None else 'both'}."
             )
         if bounds is not None:
-            return Box(bounds, num_initial, options)
-        if num_initial is not None or options is not None:
-            raise InputDataError("num_initial and acquisition_options go with bounds, not arms.")
+            return Box(bounds, **box)
+        if any(value is not None for value in box.values()):
+            raise InputDataError(
+                "num_initial, discrete_dims and acquisition_options go with bounds, not arms."
+            )
         assert arms is not None
         return Arms(arms)
 

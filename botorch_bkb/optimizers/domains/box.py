@@ -3,8 +3,6 @@ r"""A box, searched by BoTorch's optimizers.
 The table of a run over a box has a row for each input ever asked or observed. Picks are made up
 by maximising an acquisition function of the model and become rows then, so that scores, means and
 dictionaries are kept current for a box as they are for arms.
-
-The search takes place in the unit cube, whatever the scales of the box.
 """
 
 from __future__ import annotations
@@ -15,24 +13,23 @@ from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.analytic import PosteriorMean, UpperConfidenceBound
+from botorch.acquisition.analytic import PosteriorMean
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
-from botorch.optim import optimize_acqf
-from botorch.utils.sampling import draw_sobol_samples, manual_seed
+from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
+from botorch.utils.sampling import manual_seed
 from torch import Tensor
 
+from botorch_bkb.acquisition import BudgetedUCB
 from botorch_bkb.batches import Batch
 from botorch_bkb.models import DTCGP
-from botorch_bkb.optimizers.acquisitions import NAMED, Marginals, Standing
+from botorch_bkb.optimizers.acquisitions import NAMED, Marginals, Standing, from_model
 from botorch_bkb.optimizers.domains.domain import Domain, Situation, Strategy, batch_options
+from botorch_bkb.optimizers.domains.search import Search
 from botorch_bkb.optimizers.reading import Points, read_points
 from botorch_bkb.optimizers.state import State
 from botorch_bkb.optimizers.suggestion import Suggestion
 from botorch_bkb.rows import RowIndex
 from botorch_bkb.validation import check_finite, check_positive_integer
-
-#: How the acquisition function is maximised, unless the user says otherwise.
-OPTIONS: dict[str, Any] = {"num_restarts": 4, "raw_samples": 128}
 
 
 def check_bounds(bounds: Any) -> None:
@@ -62,11 +59,16 @@ class Box(Domain):
     Args:
         bounds: ``2 x d``.
         num_initial: Points of the initial design, scrambled Sobol; ``2 d + 2`` by default.
-        options: Arguments of BoTorch's ``optimize_acqf``, in the unit cube.
+        discrete_dims: Values of coordinates that take only these.
+        options: Arguments of BoTorch's ``optimize_acqf``.
     """
 
     def __init__(
-        self, bounds: Tensor, num_initial: int | None, options: Mapping[str, Any] | None
+        self,
+        bounds: Tensor,
+        num_initial: int | None = None,
+        discrete_dims: Mapping[int, Sequence[float]] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         check_bounds(bounds)
         check_positive_integer("num_initial", num_initial)
@@ -74,7 +76,7 @@ class Box(Domain):
         self.rows = self.bounds.mean(0, keepdim=True)  # a table needs a row to start with
         self.num_arms = 0
         self.num_initial = num_initial or 2 * self.dim + 2
-        self.options = {**OPTIONS, **(options or {})}
+        self.search = Search(self.bounds, discrete_dims, options)
 
     @property
     def checksum(self) -> int:
@@ -113,42 +115,6 @@ class Box(Domain):
         if left > 0 or observed == 0:
             return DesignBatch(self, strategy, situation, max(1, left))
         return BoxBatch(self, strategy, situation)
-
-    def design(self, start: int, n: int, seed: int) -> Tensor:
-        r"""Points ``start .. start + n`` of the initial design, ``n x d``."""
-        samples = draw_sobol_samples(self.bounds, n=start + n, q=1, seed=seed)
-        return samples[start:].squeeze(-2)
-
-    def to_unit(self, X: Tensor) -> Tensor:
-        r"""From the box to the unit cube."""
-        lower, upper = self.bounds
-        return (X - lower) / (upper - lower)
-
-    def from_unit(self, X: Tensor) -> Tensor:
-        r"""From the unit cube to the box, never beyond it."""
-        lower, upper = self.bounds
-        return (lower + X.to(lower) * (upper - lower)).clamp(lower, upper)
-
-    @torch.enable_grad()
-    def maximise(self, acquisition: AcquisitionFunction, starts: Tensor, seed: int) -> Tensor:
-        r"""The best point found, ``1 x d`` in the unit cube.
-
-        Args:
-            acquisition: Over the unit cube.
-            starts: ``k x d`` points of the unit cube to start from, among others.
-            seed: For the other starting points.
-        """
-        cube = torch.zeros_like(self.bounds)
-        cube[1] = 1
-        with manual_seed(seed):
-            X, _ = optimize_acqf(
-                acquisition,
-                cube,
-                q=1,
-                batch_initial_conditions=starts[: self.options["num_restarts"] - 1].unsqueeze(-2),
-                **self.options,
-            )
-        return X.detach()
 
     def points(self, batch: Batch, rows: Tensor) -> Tensor:
         r"""Inputs of the picks, which need not be rows of the table."""
@@ -219,7 +185,7 @@ class DesignBatch(BoxRows):
     def __init__(self, box: Box, strategy: Strategy, situation: Situation, size: int) -> None:
         super().__init__(box, strategy, situation)
         seed = situation.state.design_seed
-        self._points = box.design(situation.record.designed, size, seed)
+        self._points = box.search.design(situation.record.designed, size, seed)
 
     @property
     def complete(self) -> bool:
@@ -250,7 +216,7 @@ class BoxBatch(BoxRows):
     """
 
     def __init__(self, box: Box, strategy: Strategy, situation: Situation) -> None:
-        self.acquisition = strategy.acquisition
+        self.acquisition, self.epsilon = strategy.acquisition, strategy.epsilon
         self._base = self._model = situation.tables.search_model(situation.state, box.bounds)
         super().__init__(box, strategy, situation)
         self._imagined = list(self.stragglers)  # to be conditioned on when somebody asks
@@ -272,9 +238,11 @@ class BoxBatch(BoxRows):
             self._take(row)
 
     def _choose(self) -> int:
-        seed = self.situation.record.seed + len(self.picks)
-        X = self.box.maximise(self._acquisition(seed), self.starts(), seed)
-        return self._row_of(self.box.from_unit(X))
+        seed, search = self.situation.record.seed + len(self.picks), self.box.search
+        if self.acquisition == "greedy" and _coin(seed) < self.epsilon:
+            return self._row_of(search.design(0, 1, seed % 2**31))
+        X = search.maximise(self._acquisition(seed), self.starts(), seed)
+        return self._row_of(search.from_unit(X))
 
     def starts(self) -> Tensor:
         r"""Where to begin: at the best of what was observed, and at the previous maximiser."""
@@ -285,15 +253,21 @@ class BoxBatch(BoxRows):
 
     def _unit(self, rows: list[int]) -> Tensor:
         X = self.inputs[torch.tensor(rows, device=self.inputs.device)]
-        return self.box.to_unit(X)
+        return self.box.search.to_unit(X)
 
     def _acquisition(self, seed: int) -> AcquisitionFunction:
+        if self.acquisition == "thompson":
+            with manual_seed(seed):
+                return PosteriorMean(get_matheron_path_model(self._base))
         if not isinstance(self.acquisition, str):
-            return self.acquisition(self.model)
+            return from_model(self.acquisition, self.model)
         marginals, best_mean = self.marginals, 0.0
+        if self.acquisition == "greedy":
+            return PosteriorMean(marginals)
         if self.acquisition == "mpi":
             highest = PosteriorMean(marginals)
-            best_mean = float(highest(self.box.maximise(highest, self.starts(), seed)))
+            X = self.box.search.maximise(highest, self.starts(), seed)
+            best_mean = float(highest(X))
         incumbent = self.situation.incumbent / self._prior_deviation
         standing = Standing(self.situation.record.width, incumbent, best_mean)
         return NAMED[self.acquisition](marginals, standing)
@@ -311,8 +285,8 @@ class BoxBatch(BoxRows):
     def highest_bound(self) -> float:
         r"""The highest upper confidence bound found, in the model's units."""
         record = self.situation.record
-        bound = UpperConfidenceBound(self.marginals, beta=record.width**2)
-        X = self.box.maximise(bound, self.starts(), record.seed)
+        bound = BudgetedUCB(self.marginals, record.width)
+        X = self.box.search.maximise(bound, self.starts(), record.seed)
         return float(bound(X)) * self._prior_deviation
 
     def _score_at_start(self, row: int) -> float:
@@ -329,3 +303,7 @@ class BoxBatch(BoxRows):
     def _hallucinate(self, row: int) -> None:
         super()._hallucinate(row)
         self._imagined.append(row)
+
+
+def _coin(seed: int) -> float:
+    return float(torch.rand((), generator=torch.Generator().manual_seed(seed)))

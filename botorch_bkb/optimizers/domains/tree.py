@@ -98,7 +98,7 @@ class Tree(Box):
         max_depth: int | None,
         radius: str | tuple[float, float] | Radius,
     ) -> None:
-        super().__init__(bounds, None, None)
+        super().__init__(bounds)
         check_positive_integer("num_children", num_children)
         check_positive_integer("max_depth", max_depth)
         if num_children < 2:

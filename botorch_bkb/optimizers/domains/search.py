@@ -1,0 +1,186 @@
+r"""How a box is searched: BoTorch's optimizers in the unit cube, whatever the scales of the box."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.exceptions.errors import InputDataError
+from botorch.optim import optimize_acqf, optimize_acqf_mixed
+from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from botorch.utils.sampling import draw_sobol_samples, get_polytope_samples, manual_seed
+from torch import Tensor
+
+#: How the acquisition function is maximised, unless the user says otherwise.
+OPTIONS: dict[str, Any] = {"num_restarts": 4, "raw_samples": 128}
+#: Combinations of discrete values that are tried one by one; beyond, BoTorch alternates.
+MOST_COMBINATIONS = 16
+#: Points drawn for a design under constraints that are not linear, for each that is wanted.
+TRIES = 1000
+
+Linear = tuple[Tensor, Tensor, float]
+
+
+class Search:
+    r"""Maximises over a box, some of whose coordinates may be discrete.
+
+    Args:
+        bounds: ``2 x d``.
+        discrete_dims: Values of coordinates that take only these.
+        options: Arguments of ``optimize_acqf``; constraints and ``fixed_features`` in units of
+            the box.
+    """
+
+    def __init__(
+        self,
+        bounds: Tensor,
+        discrete_dims: Mapping[int, Sequence[float]] | None,
+        options: Mapping[str, Any] | None,
+    ) -> None:
+        self.bounds = bounds
+        self.options = {**OPTIONS, **(options or {})}
+        self.fixed: dict[int, float] = dict(self.options.pop("fixed_features", None) or {})
+        self.nonlinear = self.options.pop("nonlinear_inequality_constraints", None)
+        self.linear: dict[str, list[Linear]] = {
+            key: self.options.pop(key)
+            for key in ("inequality_constraints", "equality_constraints")
+            if self.options.get(key)
+        }
+        self.discrete = {i: self._values(i, v) for i, v in (discrete_dims or {}).items()}
+        for i, value in self.fixed.items():
+            self._check_inside(i, torch.tensor([value]), "fixed_features")
+
+    def _values(self, i: int, values: Sequence[float]) -> Tensor:
+        out = torch.as_tensor(values, dtype=self.bounds.dtype, device=self.bounds.device)
+        if out.dim() != 1 or len(out) == 0:
+            raise InputDataError(
+                f"discrete_dims must give each coordinate a list of values, got {values!r} for {i}."
+            )
+        self._check_inside(i, out, "discrete_dims")
+        return out.unique()
+
+    def _check_inside(self, i: int, values: Tensor, name: str) -> None:
+        d = self.bounds.shape[-1]
+        if not (isinstance(i, int) and 0 <= i < d):
+            raise InputDataError(f"{name} must name coordinates 0..{d - 1}, got {i!r}.")
+        low, high = self.bounds[:, i].tolist()
+        if not low <= float(values.min()) <= float(values.max()) <= high:
+            raise InputDataError(
+                f"{name} must lie within the bounds, [{low}, {high}] in coordinate {i}, got "
+                f"{values.tolist()}."
+            )
+
+    # ------------------------------------------------------------------ the unit cube
+
+    def to_unit(self, X: Tensor) -> Tensor:
+        r"""From the box to the unit cube."""
+        lower, upper = self.bounds
+        return (X - lower) / (upper - lower)
+
+    def from_unit(self, X: Tensor) -> Tensor:
+        r"""From the unit cube to the box, never beyond it, discrete values to the last bit."""
+        lower, upper = self.bounds
+        return self.snapped((lower + X.to(lower) * (upper - lower)).clamp(lower, upper))
+
+    def snapped(self, X: Tensor) -> Tensor:
+        r"""Discrete coordinates at the nearest of their values, fixed ones at theirs."""
+        X = X.clone()
+        for i, values in self.discrete.items():
+            X[..., i] = values[(X[..., i, None] - values).abs().argmin(-1)]
+        for i, value in self.fixed.items():
+            X[..., i] = value
+        return X
+
+    def _unit_value(self, i: int, value: float) -> float:
+        low, high = self.bounds[:, i].tolist()
+        return (value - low) / (high - low)
+
+    def _unit_constraint(self, constraint: Linear) -> Linear:
+        indices, coefficients, bound = constraint
+        lower, upper = self.bounds[:, indices.to(self.bounds.device)]
+        coefficients = coefficients.to(lower)
+        return indices, coefficients * (upper - lower), bound - float(coefficients @ lower)
+
+    # ------------------------------------------------------------------ searching
+
+    @torch.enable_grad()
+    def maximise(self, acquisition: AcquisitionFunction, starts: Tensor, seed: int) -> Tensor:
+        r"""The best point found, ``1 x d`` in the unit cube.
+
+        Args:
+            acquisition: Over the unit cube.
+            starts: ``k x d`` points of the unit cube to start from, among others.
+            seed: For the other starting points.
+        """
+        cube = torch.zeros_like(self.bounds)
+        cube[1] = 1
+        options: dict[str, Any] = {"q": 1, **self.options}
+        for key, constraints in self.linear.items():
+            options[key] = [self._unit_constraint(c) for c in constraints]
+        fixed = {i: self._unit_value(i, value) for i, value in self.fixed.items()}
+        with manual_seed(seed):
+            if self.discrete:
+                return self._maximise_mixed(acquisition, cube, fixed, options)
+            if self.nonlinear:
+                options["nonlinear_inequality_constraints"] = self._unit_nonlinear()
+                options["ic_generator"] = self._feasible_starts
+            else:
+                starts = starts[: options["num_restarts"] - 1]
+                options["batch_initial_conditions"] = starts.unsqueeze(-2)
+            X, _ = optimize_acqf(acquisition, cube, fixed_features=fixed or None, **options)
+        return X.detach()
+
+    def _maximise_mixed(
+        self, acquisition: AcquisitionFunction, cube: Tensor, fixed: dict[int, float], options: Any
+    ) -> Tensor:
+        values = {
+            i: [self._unit_value(i, value) for value in v.tolist()]
+            for i, v in self.discrete.items()
+            if i not in self.fixed
+        }
+        if math.prod(map(len, values.values())) > MOST_COMBINATIONS:
+            X, _ = optimize_acqf_mixed_alternating(
+                acquisition, cube, discrete_dims=values, fixed_features=fixed or None, **options
+            )
+            return X.detach()
+        combinations = [
+            {**fixed, **dict(zip(values, combination, strict=True))}
+            for combination in itertools.product(*values.values())
+        ]
+        X, _ = optimize_acqf_mixed(acquisition, cube, fixed_features_list=combinations, **options)
+        return X.detach()
+
+    def _unit_nonlinear(self) -> list:
+        def moved(constraint):
+            return lambda X: constraint(self.from_unit(X))
+
+        return [(moved(c), within_point) for c, within_point in self.nonlinear]
+
+    def _feasible_starts(self, acq_function, bounds, q, num_restarts, *args, **kwargs) -> Tensor:
+        X = self.design(0, num_restarts, int(torch.randint(2**31, ())))
+        return self.to_unit(X).unsqueeze(-2)
+
+    # ------------------------------------------------------------------ designs
+
+    def design(self, start: int, n: int, seed: int) -> Tensor:
+        r"""Points ``start .. start + n`` of a space-filling design, ``n x d`` in the box."""
+        if self.linear:
+            with manual_seed(seed):
+                options: dict[str, Any] = {"seed": seed, **self.linear}
+                X = get_polytope_samples(start + n, self.bounds, **options)
+            return self.snapped(X[start:].to(self.bounds))
+        tries = TRIES if self.nonlinear else 1
+        X = draw_sobol_samples(self.bounds, n=tries * (start + n), q=1, seed=seed).squeeze(-2)
+        X = self.snapped(X)
+        for constraint, _ in self.nonlinear or ():
+            X = X[torch.stack([constraint(x) for x in X]) >= 0]
+        if len(X) < start + n:
+            raise InputDataError(
+                f"Only {len(X)} of {tries * (start + n)} points of the box satisfy the nonlinear "
+                f"constraints, {start + n} are needed: tell results of feasible points first."
+            )
+        return X[start : start + n]
