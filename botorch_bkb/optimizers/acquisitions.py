@@ -2,7 +2,6 @@ r"""Acquisition functions by name, over a model or over the moments of a table o
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,9 +82,7 @@ def from_model(acquisition: Factory | type[AcquisitionFunction], model: DTCGP) -
         "training_data": SupervisedDataset(X, Y, feature_names=names, outcome_names=["reward"]),
         "X_baseline": select_baseline(model),
     }
-    construct = get_acqf_input_constructor(acquisition)
-    wanted = inspect.signature(construct).parameters
-    return acquisition(**construct(**{k: v for k, v in offered.items() if k in wanted}))
+    return acquisition(**get_acqf_input_constructor(acquisition)(**offered))
 
 
 class Gaussians(Posterior):

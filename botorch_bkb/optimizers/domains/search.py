@@ -143,6 +143,12 @@ class Search:
             if i not in self.fixed
         }
         if math.prod(map(len, values.values())) > MOST_COMBINATIONS:
+            for i, v in values.items():  # which must begin and end with the bounds
+                cube[:, i] = torch.tensor([v[0], v[-1]])
+            inner = dict(options.get("options") or {})
+            if "maxiter" in inner:
+                inner["maxiter_continuous"] = inner.pop("maxiter")
+            options = {**options, "options": inner}
             X, _ = optimize_acqf_mixed_alternating(
                 acquisition, cube, discrete_dims=values, fixed_features=fixed or None, **options
             )
@@ -170,7 +176,7 @@ class Search:
         r"""Points ``start .. start + n`` of a space-filling design, ``n x d`` in the box."""
         if self.linear:
             with manual_seed(seed):
-                options: dict[str, Any] = {"seed": seed, **self.linear}
+                options: dict[str, Any] = {"seed": seed, "n_burnin": 1000, **self.linear}
                 X = get_polytope_samples(start + n, self.bounds, **options)
             return self.snapped(X[start:].to(self.bounds))
         tries = TRIES if self.nonlinear else 1

@@ -1,0 +1,169 @@
+r"""Boxes with discrete coordinates and constraints, and other acquisition functions on them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from botorch.acquisition import LogExpectedImprovement, qUpperConfidenceBound
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.exceptions.errors import InputDataError
+
+from botorch_bkb import BBKB, BKB, GPUCB, EpsilonGreedy
+from botorch_bkb.optimizers.domains.search import Search
+from tests.optimizers.test_box import BOUNDS, FAST, f, noisy, play
+
+D3 = torch.tensor([[0.0, -5.0, 0.0], [1.0, 10.0, 100.0]], dtype=torch.float64)
+
+
+def g(X):
+    r"""Best at (0.3, 2, 40)."""
+    return f(X[:, :2]) - ((X[:, 2] - 40) / 50).square()
+
+
+@pytest.mark.parametrize("num_values", [3, 40], ids=["enumerated", "alternating"])
+def test_discrete_coordinates_take_their_values(num_values):
+    values = torch.linspace(3, 100, num_values, dtype=torch.float64).tolist()
+    optimizer = BKB(bounds=D3, discrete_dims={2: values}, seed=0, acquisition_options=FAST)
+    for _ in range(8):
+        suggestion = optimizer.ask()
+        assert torch.isin(suggestion.X[:, 2], torch.tensor(values, dtype=torch.float64)).all()
+        optimizer.tell(suggestion, g(suggestion.X))
+    assert optimizer.num_observations > 8
+
+
+def test_everything_discrete():
+    values = {0: [0.0, 0.5, 1.0], 1: [-5.0, 0.0, 2.0, 10.0]}
+    optimizer = GPUCB(bounds=BOUNDS, discrete_dims=values, seed=0, acquisition_options=FAST)
+    for _ in play(optimizer, 15):
+        pass
+    assert optimizer.best().X.tolist() == [0.5, 2.0]
+
+
+def test_linear_constraints_in_units_of_the_box():
+    # x0 + x1 / 10 <= 0.4, so that the optimum (0.3, 2) is out of reach.
+    constraint = (torch.tensor([0, 1]), torch.tensor([-1.0, -0.1]).double(), -0.4)
+    options = {**FAST, "options": {"n_burnin": 100}, "inequality_constraints": [constraint]}
+    optimizer = BKB(bounds=BOUNDS, seed=0, acquisition_options=options)
+    for suggestion in play(optimizer, 8):
+        assert (suggestion.X[:, 0] + 0.1 * suggestion.X[:, 1] <= 0.4 + 1e-6).all()
+
+
+def test_nonlinear_constraints_in_units_of_the_box():
+    def inside(x):
+        return 9 - (x[..., 1] - 2).square()
+
+    options = {**FAST, "nonlinear_inequality_constraints": [(inside, True)]}
+    optimizer = GPUCB(bounds=BOUNDS, seed=0, acquisition_options=options)
+    for suggestion in play(optimizer, 9):
+        assert (inside(suggestion.X) >= -1e-6).all()
+
+
+def test_fixed_features():
+    options = {**FAST, "fixed_features": {1: 7.0}}
+    optimizer = BBKB(bounds=BOUNDS, seed=0, acquisition_options=options)
+    for suggestion in play(optimizer, 12):
+        assert (suggestion.X[:, 1] == 7.0).all()
+
+
+@pytest.mark.parametrize(
+    ("discrete", "options", "match"),
+    [
+        ({5: [0.0]}, None, "coordinates"),
+        ({0: []}, None, "list of values"),
+        ({0: [0.0, 2.0]}, None, "within the bounds"),
+        (None, {"fixed_features": {1: 11.0}}, "within the bounds"),
+        (None, {"nonlinear_inequality_constraints": [(lambda x: -x[0] - 1, True)]}, "feasible"),
+    ],
+)
+def test_bad_spaces(discrete, options, match):
+    with pytest.raises(InputDataError, match=match):
+        BKB(bounds=BOUNDS, discrete_dims=discrete, acquisition_options=options, seed=0).ask()
+
+
+def test_the_unit_cube_and_back():
+    search = Search(D3, {2: [0.0, 10.0, 100.0]}, None)
+    X = D3[0] + (D3[1] - D3[0]) * torch.rand(20, 3, dtype=torch.float64)
+    back = search.from_unit(search.to_unit(X))
+    torch.testing.assert_close(back[:, :2], X[:, :2])
+    assert torch.isin(back[:, 2], search.discrete[2]).all()
+    ends = search.from_unit(torch.tensor([[0.0] * 3, [1.0] * 3]).double())
+    assert torch.equal(ends, D3)
+
+
+@pytest.mark.parametrize(
+    "acquisition",
+    [
+        "thompson",
+        "pi",
+        LogExpectedImprovement,
+        qLogNoisyExpectedImprovement,
+        lambda model: qUpperConfidenceBound(model, beta=4.0),
+    ],
+    ids=["thompson", "pi", "LogEI", "qLogNEI", "qUCB"],
+)
+def test_other_acquisition_functions(acquisition):
+    optimizer = BKB(bounds=BOUNDS, seed=0, acquisition=acquisition, acquisition_options=FAST)
+    for _ in play(optimizer, 25):
+        pass
+    assert float(f(optimizer.best().X.unsqueeze(0))) > -0.1
+
+
+def test_epsilon_greedy():
+    optimizer = EpsilonGreedy(bounds=BOUNDS, epsilon=1.0, seed=0, batch_threshold=1e9,
+                              max_batch_size=6)  # fmt: skip
+    first = optimizer.ask()
+    optimizer.tell(first, f(first.X))
+    random = optimizer.ask()
+    assert random.X.std(0)[1] > 1  # all over the box
+    greedy = EpsilonGreedy(bounds=BOUNDS, epsilon=0.0, seed=0, acquisition_options=FAST)
+    first = greedy.ask()
+    greedy.tell(first, f(first.X))
+    X = greedy.ask(1).X
+    mean = greedy.model.posterior(X).mean
+    assert (mean >= greedy.model.posterior(first.X).mean - 1e-6).all()
+
+
+def test_thompson_picks_differ_within_a_batch():
+    optimizer = BBKB(bounds=BOUNDS, seed=0, acquisition="thompson", batch_threshold=1e6,
+                     max_batch_size=4, acquisition_options=FAST)  # fmt: skip
+    first = optimizer.ask()
+    optimizer.tell(first, noisy(first.X, torch.Generator().manual_seed(0)))
+    assert len(optimizer.ask().X.unique(dim=0)) == 4
+
+
+def test_infinite_and_huge_rewards():
+    optimizer = BKB(bounds=BOUNDS, seed=0, acquisition_options=FAST)
+    first = optimizer.ask()
+    state = optimizer._state
+    with pytest.raises(InputDataError, match="finite"):
+        optimizer.tell(first, [math.inf] * len(first))
+    assert optimizer._state is state
+    optimizer.tell(first, 1e12 * f(first.X))
+    assert len(optimizer.ask()) == 1
+
+
+def test_an_interrupted_ask_leaves_nothing_behind(monkeypatch):
+    def make():
+        optimizer = BBKB(bounds=BOUNDS, seed=0, batch_threshold=1e6, max_batch_size=3,
+                         acquisition_options=FAST)  # fmt: skip
+        first = optimizer.ask()
+        optimizer.tell(first, f(first.X))
+        return optimizer
+
+    interrupted, other = make(), make()
+    maximise, calls = Search.maximise, []
+
+    def interrupt(self, *args):
+        calls.append(0)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return maximise(self, *args)
+
+    monkeypatch.setattr(Search, "maximise", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.ask()
+    monkeypatch.undo()
+    assert torch.equal(interrupted.ask().X, other.ask().X)
+    assert len(interrupted._table().X) == len(other._table().X)
