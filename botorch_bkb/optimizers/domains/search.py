@@ -3,7 +3,6 @@ r"""How a box is searched: BoTorch's optimizers in the unit cube, whatever the s
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,14 +10,15 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import InputDataError
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
-from botorch.optim.optimize_mixed import optimize_acqf_mixed_alternating
+from botorch.optim.optimize_mixed import (
+    optimize_acqf_mixed_alternating,
+    should_use_mixed_alternating_optimizer,
+)
 from botorch.utils.sampling import draw_sobol_samples, get_polytope_samples, manual_seed
 from torch import Tensor
 
 #: How the acquisition function is maximised, unless the user says otherwise.
 OPTIONS: dict[str, Any] = {"num_restarts": 4, "raw_samples": 128}
-#: Combinations of discrete values that are tried one by one; beyond, BoTorch alternates.
-MOST_COMBINATIONS = 16
 #: Points drawn for a design under constraints that are not linear, for each that is wanted.
 TRIES = 1000
 
@@ -99,6 +99,10 @@ class Search:
         low, high = self.bounds[:, i].tolist()
         return (value - low) / (high - low)
 
+    def _unit_values(self, i: int, values: Tensor) -> list[float]:
+        low, high = self.bounds[:, i]
+        return ((values - low) / (high - low)).tolist()
+
     def _unit_constraint(self, constraint: Linear) -> Linear:
         indices, coefficients, bound = constraint
         lower, upper = self.bounds[:, indices.to(self.bounds.device)]
@@ -138,13 +142,11 @@ class Search:
         self, acquisition: AcquisitionFunction, cube: Tensor, fixed: dict[int, float], options: Any
     ) -> Tensor:
         values = {
-            i: [self._unit_value(i, value) for value in v.tolist()]
-            for i, v in self.discrete.items()
-            if i not in self.fixed
+            i: self._unit_values(i, v) for i, v in self.discrete.items() if i not in self.fixed
         }
-        if math.prod(map(len, values.values())) > MOST_COMBINATIONS:
+        if should_use_mixed_alternating_optimizer(values):
             for i, v in values.items():  # which must begin and end with the bounds
-                cube[:, i] = torch.tensor([v[0], v[-1]])
+                cube[:, i] = cube.new_tensor([v[0], v[-1]])
             inner = dict(options.get("options") or {})
             if "maxiter" in inner:
                 inner["maxiter_continuous"] = inner.pop("maxiter")
