@@ -23,6 +23,7 @@ from botorch_bkb.batches import Batch, BatchRule
 from botorch_bkb.batches.rules import as_batch_rule
 from botorch_bkb.belief import chunks
 from botorch_bkb.models import DTCGP
+from botorch_bkb.optimizers.absorbing import Absorbing
 from botorch_bkb.optimizers.acquisitions import Factory, check_acquisition
 from botorch_bkb.optimizers.compression import NO_COMPRESSION, Compression
 from botorch_bkb.optimizers.domains import Arms, Box, Domain, Situation, Strategy
@@ -334,7 +335,7 @@ class Optimizer:
         one behind that the state does not know of.
         """
         if not self._state.settled:
-            self._replace(*self._settled(self._state, self._take_table()))
+            self._replace(*self._settling.settled(self._state, self._take_table()))
         state = self._state
         if state.batch is None:
             stragglers = tuple(point.row for point in state.pending.values())
@@ -397,9 +398,11 @@ class Optimizer:
             )
         told = Told(read.rows, read.ids, rewards, weights)
         # The threshold compares each result with all before it; elsewhere one block does.
-        size = q if self.strategy.compression.threshold is None else BLOCK
+        compression = self.strategy.compression
+        size = q if compression.threshold is None else BLOCK
+        absorbing = Absorbing(compression, self.widths, self._settling)
         for block in chunks(q, size):
-            state, table = self._absorbed(state, table, told.part(block))
+            state, table = absorbing.absorbed(state, table, told.part(block))
         self._replace(state, table)
 
     def _with_known_noise(self, state: State, variances: Tensor | None) -> State:
@@ -414,71 +417,12 @@ class Optimizer:
         hyper = replace(state.hyper, noise_var=known / state.hyper.scale**2)
         return replace(state, hyper=hyper, noise_known=known)
 
-    def _absorbed(self, state: State, table: ArmTable, told: Told) -> tuple[State, ArmTable]:
-        r"""State and table with some results more."""
-        compression, first = self.strategy.compression, not state.history.num_observations
-        kept = compression.kept(table, told.rows, told.weights)
-        believed = told.part(kept) if compression.discard else told
-        state = self._logged(state, table, told, kept)
-        state = replace(
-            state,
-            discarded=state.discarded + len(told.rows) - len(believed.rows),
-            num_kept=state.num_kept + int(kept.sum()),
-            incumbent=max([state.incumbent, *told.rewards[kept].tolist()]),
-            batch=None,
-        )
-        if not compression.discard:
-            state = replace(state, kept=torch.cat([state.kept, told.rows[kept]]).unique())
-        if len(believed.rows) == 0:
-            return state, table
-        rewards = state.hyper.to_model(believed.rewards)
-        table.observe(believed.rows, rewards, believed.weights)
-        state = self._with_pulls(state, believed)
-        # The first results are settled at once: until then there is no dictionary.
-        return self._settled(state, table) if first or not state.pending else (state, table)
-
-    def _logged(self, state: State, table: ArmTable, told: Told, kept: Tensor) -> State:
-        r"""Scores under the model that chose each point; ``F`` doubled where it must be."""
-        scores, pending = [0.0] * len(told.ids), dict(state.pending)
-        if self.widths.doubles_norm or None in told.ids:
-            mean, var = table.moments_at(told.rows)
-            gap = (state.hyper.to_model(told.rewards) - mean).abs()
-            state = self.widths.with_norm_doubled(state, table, gap, var.sqrt(), told.weights)
-            scores = (var / table.noise_var).tolist()
-        for i, id_ in enumerate(told.ids):
-            if id_ is not None:
-                scores[i] = pending.pop(id_).score
-        logged = torch.tensor(scores, dtype=torch.float64, device=kept.device) * told.weights
-        if self.strategy.compression.discard:
-            logged = logged[kept]
-        return replace(
-            state,
-            pending=pending,
-            unasked=state.unasked + told.ids.count(None),
-            log_sum=state.log_sum + float(logged.log1p().sum()),
-            log_sum_3=state.log_sum_3 + float((3 * logged).log1p().sum()),
-        )
-
-    def _with_pulls(self, state: State, told: Told) -> State:
-        history = state.history.with_pulls(told.rows, told.rewards, told.weights)
-        self._generator.set_state(state.random)
-        coins = self.resampling.coins(state.history, state.coins, history, self._generator)
-        none = told.rows[:0]
-        change = Change(state.added[:0], told.rows, told.rewards, told.weights, none)
-        return replace(
-            state,
-            history=history,
-            coins=coins,
-            recipe=state.recipe.followed_by(change),
-            random=self._generator.get_state(),
-            newest=int(told.rows[-1]),
-            settled=False,
-        )
-
-    def _settled(self, state: State, table: ArmTable) -> tuple[State, ArmTable]:
+    @property
+    def _settling(self) -> Settling:
         keeps = self.exact and not self.strategy.compression.discard
-        settling = Settling(self.tables, self.tuning, self.resampling, self.delta, keeps)
-        return settling.settled(state, table, self._generator)
+        return Settling(
+            self.tables, self.tuning, self.resampling, self.delta, keeps, self._generator
+        )
 
     # ------------------------------------------------------------------ the table
 

@@ -112,6 +112,8 @@ def _read_suggestion(
             "The suggestion's points are not those asked under its ids: tell it to the optimizer "
             "that suggested it."
         )
+    if asked.all():
+        return Points(rows, added[:0], points.ids)
     # Points that were to be skipped and were evaluated all the same are as any others.
     rows[~asked], new = _read_inputs(points.X[~asked], arms, added)
     return Points(rows, new, tuple(id_ if id_ >= 0 else None for id_ in points.ids))

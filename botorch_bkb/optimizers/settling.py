@@ -28,6 +28,7 @@ class Settling:
         resampling: How dictionaries are drawn.
         delta: Failure probability, for the oversampling of a longer horizon.
         keeps: Whether the dictionary is what was informative and nothing is drawn.
+        generator: Source of randomness; every state has its own state of it.
     """
 
     tables: Tables
@@ -35,11 +36,11 @@ class Settling:
     resampling: Resampling
     delta: float
     keeps: bool
+    generator: torch.Generator
 
-    def settled(
-        self, state: State, table: ArmTable, generator: torch.Generator
-    ) -> tuple[State, ArmTable]:
+    def settled(self, state: State, table: ArmTable) -> tuple[State, ArmTable]:
         r"""State and table with a new dictionary, and new hyperparameters where they are due."""
+        generator = self.generator
         generator.set_state(state.random)
         state = self._with_horizon_doubled(state)
         dictionary = self._draw(state, table, generator)

@@ -27,7 +27,8 @@ from torch import Tensor
 
 from botorch_bkb.batches import Batch
 from botorch_bkb.batches.hallucination import Hallucination
-from botorch_bkb.optimizers.domains.box import Box, BoxRows
+from botorch_bkb.optimizers.domains.box import Box
+from botorch_bkb.optimizers.domains.box_batches import BoxRows
 from botorch_bkb.optimizers.domains.domain import Situation, Strategy
 from botorch_bkb.optimizers.state import State
 from botorch_bkb.partition import Metric, PartitionTree, kernel_metric
@@ -150,7 +151,7 @@ class TreeBatch(BoxRows):
 
     @torch.no_grad()
     def __init__(self, domain: Tree, strategy: Strategy, situation: Situation) -> None:
-        super().__init__(domain, strategy, situation)
+        super().__init__(domain.search, strategy, situation)
         self.domain, self.width = domain, situation.record.width
         self.tree, self.cells = domain.tree(situation.state)
         self._hallucination = Hallucination(self.table)
