@@ -90,6 +90,7 @@ class ArmTable:
     _spanned: Tensor  # rows that were in the dictionary since the last rebuild
     _waiting: list[Tensor]  # what was observed and not yet taken off ``quad``
     _read: tuple[Tensor, Tensor] | None  # mean and variance, computed for a reader
+    _coef: Tensor | None  # what means are computed with
     _changes: int  # of the dictionary since the last rebuild
     _settled: Tensor | None  # variances when the dictionary was set, once they are others
 
@@ -139,9 +140,8 @@ class ArmTable:
     def moments_at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         r"""Means and variances of a few rows, without bringing all up to date."""
         z = self.coordinates(rows).double()
-        coef = self._factor.coefficients(self._observed())
         quad = squares_in(self._factor.Q, z)
-        return z @ coef, self._residual[rows].clamp_min(0) + quad
+        return z @ self._coefficients(), self._residual[rows].clamp_min(0) + quad
 
     def settled_variance(self, rows: Tensor) -> Tensor:
         r"""Variances of some rows when the dictionary was set: what it is next drawn by."""
@@ -238,7 +238,7 @@ class ArmTable:
         self.counts.index_add_(0, distinct, pulls)
         self.sums.index_add_(0, distinct, sums)
         U = self.coordinates(distinct).double()
-        self._read = None
+        self._read = self._coef = None
         try:
             self._waiting.append(self._factor.observe(U, self.noise_var / pulls, sums / pulls))
         except torch.linalg.LinAlgError:  # rounding errors: start from what is exact
@@ -284,7 +284,7 @@ class ArmTable:
             D, thin = self._factor.bring_back(positions, observed)
             changes += [Thin(D, residual=-1), Thin(thin, quad=1)]
         self._sweep(changes, observed, extension)
-        self._read, self._settled, self.rebuilt = None, None, False
+        self._read, self._coef, self._settled, self.rebuilt = None, None, None, False
         self._changes += 1
 
     @torch.no_grad()
@@ -294,7 +294,7 @@ class ArmTable:
         residual = prior - squares(z) + squares(z @ self._factor.N)
         quad = squares_in(self._factor.Q, z)
         more = {"_prior": prior, "_residual": residual, "_quad": quad}
-        more["_mean"] = z @ self._factor.coefficients(self._observed())
+        more["_mean"] = z @ self._coefficients()
         more["counts"] = more["sums"] = torch.zeros_like(prior)
         if self._settled is not None:
             more["_settled"] = residual.clamp_min(0) + quad
@@ -350,6 +350,12 @@ class ArmTable:
     def _positions(self, rows: Tensor) -> Tensor:
         r"""Where these rows are among the former points; of equal ones the last."""
         return (self._spanned == rows.unsqueeze(-1)).long().cumsum(-1).argmax(-1)
+
+    def _coefficients(self) -> Tensor:
+        r"""``mean(x) = z(x)'coef``, kept while observations and dictionary stay."""
+        if self._coef is None:
+            self._coef = self._factor.coefficients(self._observed())
+        return self._coef
 
     def _observed(self) -> Observed:
         pulled = self.pulled
@@ -426,7 +432,7 @@ class ArmTable:
         self._spanned, m = dictionary, len(dictionary)
         self._Z = self.X.new_empty(len(self.X), m + int(SPARE * m) + 16) if self.keep else None
         self._embed_all(root, observed)
-        self._read, self._settled, self.rebuilt = None, None, True
+        self._read, self._coef, self._settled, self.rebuilt = None, None, None, True
         self._changes = 0
 
     def _embed(self, X: Tensor) -> Tensor:

@@ -93,8 +93,8 @@ class PartitionTree:
     def radii(self, ids: Tensor, metric: Metric) -> Tensor:
         r"""``q`` distances from the centres to the farthest corners.
 
-        All corners are equally far in a metric of a stationary kernel that sees each coordinate's
-        difference without its sign.
+        All corners are equally far, and farthest, in the metric of a kernel that falls with each
+        coordinate's distance, whatever its sign.
         """
         return metric(self.centres(ids), self.upper[ids])
 
@@ -117,8 +117,8 @@ class PartitionTree:
         if not self.is_leaf[cell]:
             raise InputDataError(f"Only leaves can be split, got cell {cell}, which is none.")
         low, high = self.lower[cell, axis], self.upper[cell, axis]
-        steps = torch.arange(num_children + 1, device=low.device) / num_children
-        cuts = low + steps.to(low) * (high - low)
+        steps = torch.arange(num_children + 1, dtype=low.dtype, device=low.device) / num_children
+        cuts = low + steps * (high - low)
         cuts[-1] = high  # to the last bit
         lower, upper = (t[cell].repeat(num_children, 1) for t in (self.lower, self.upper))
         lower[:, axis], upper[:, axis] = cuts[:-1], cuts[1:]

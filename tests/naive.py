@@ -217,3 +217,101 @@ class CompressedRun:
             self.y_kept.append(reward)
         self.all.append(row)
         self.y_all.append(reward)
+
+
+class AdaRun:
+    r"""Ada-BKB over a box, alone or in batches, every posterior computed from nothing.
+
+    ``kernel(A, B)`` is a matrix. Cells are lists of numbers, children come after their parent.
+    """
+
+    def __init__(self, kernel, bounds: Tensor, noise: float, norm: float, children: int, depth):
+        self.kernel, self.noise, self.norm = kernel, noise, norm
+        self.children, self.max_depth = children, depth or 8 * bounds.shape[-1]
+        self.lower, self.upper = [bounds[0].tolist()], [bounds[1].tolist()]
+        self.parent, self.depth, self.leaf = [0], [0], [True]
+        self.X, self.y = bounds[:0], bounds[:0, 0]
+
+    def centre(self, cell: int) -> Tensor:
+        sides = zip(self.lower[cell], self.upper[cell], strict=True)
+        return torch.tensor([[(a + b) / 2 for a, b in sides]], dtype=torch.float64)
+
+    def metric(self, a: Tensor, b: Tensor) -> float:
+        k = self.kernel
+        return math.sqrt(max(0.0, float(k(a, a) + k(b, b) - 2 * k(a, b))))
+
+    def varies(self, cell: int) -> float:
+        r"""``V``: the norm times the distance to the farthest corner."""
+        corner = torch.tensor([self.upper[cell]], dtype=torch.float64)
+        return self.norm * self.metric(self.centre(cell), corner)
+
+    def moments(self, S: Tensor, picks: list[Tensor]) -> tuple[list[float], list[float]]:
+        r"""Of all cells: mean given the data, deviation as if the picks had been observed too."""
+        k, x = self.kernel, torch.cat([self.centre(c) for c in range(len(self.leaf))])
+        seen = torch.cat([self.X, *picks])
+
+        def given(X: Tensor, y: Tensor):
+            lam = torch.full((len(X),), self.noise, dtype=torch.float64)
+            return dtc(k(S, S), k(X, S), k(x, S), k(x, x), y, lam)
+
+        cov = given(seen, torch.zeros(len(seen), dtype=torch.float64))[1]
+        mean = given(self.X, self.y)[0]
+        return mean.tolist(), cov.diagonal().clamp_min(0).sqrt().tolist()
+
+    def indices(self, S: Tensor, width: float, picks: list[Tensor]) -> list[float]:
+        r"""``I`` of all cells."""
+        mean, sd = self.moments(S, picks)
+        upper = [m + width * s for m, s in zip(mean, sd, strict=True)]
+        out = []
+        for cell, parent in enumerate(self.parent):
+            bound = upper[cell]
+            if parent != cell:
+                bound = min(bound, upper[parent] + self.varies(parent))
+            out.append(bound + self.varies(cell))
+        return out
+
+    def split(self, cell: int) -> None:
+        r"""Equal slices along the side that is longest for the kernel."""
+        low, high, x = self.lower[cell], self.upper[cell], self.centre(cell)
+        lengths = []
+        for j in range(len(low)):
+            a, b = x.clone(), x.clone()
+            a[0, j], b[0, j] = low[j], high[j]
+            lengths.append(self.metric(a, b))
+        axis, N = lengths.index(max(lengths)), self.children
+        self.leaf[cell] = False
+        for i in range(N):
+            side = high[axis] - low[axis]
+            self.lower.append([*low[:axis], low[axis] + side * i / N, *low[axis + 1 :]])
+            self.upper.append([*high[:axis], low[axis] + side * (i + 1) / N, *high[axis + 1 :]])
+            self.parent.append(cell)
+            self.depth.append(self.depth[cell] + 1)
+            self.leaf.append(True)
+
+    def next_batch(self, S: Tensor, width: float, threshold: float | None = None) -> Tensor:
+        r"""Picks until ``1 + sum tau > threshold``; a single one without a threshold.
+
+        Leaves whose index is below the best lower bound when the batch begins are left out.
+        """
+        best = max(mean - width * sd for mean, sd in zip(*self.moments(S, []), strict=True))
+        leaves = [c for c, is_leaf in enumerate(self.leaf) if is_leaf]
+        start = self.indices(S, width, [])
+        alive = [c for c in leaves if start[c] >= best] or leaves
+        picks: list[Tensor] = []
+        spent = 1.0
+        while True:
+            index = self.indices(S, width, picks)
+            cell = max(alive, key=index.__getitem__)
+            small = width * self.moments(S, picks)[1][cell] <= self.varies(cell)
+            if small and self.depth[cell] < self.max_depth:
+                self.split(cell)
+                alive.remove(cell)
+                alive += range(len(self.leaf) - self.children, len(self.leaf))
+                continue
+            spent += self.moments(S, [])[1][cell] ** 2 / self.noise
+            picks.append(self.centre(cell))
+            if threshold is None or spent > threshold:
+                return torch.cat(picks)
+
+    def observe(self, X: Tensor, y: Tensor) -> None:
+        self.X, self.y = torch.cat([self.X, X]), torch.cat([self.y, y])

@@ -67,15 +67,15 @@ class ThresholdRule(BatchRule):
     r"""A rule with a threshold.
 
     Args:
-        threshold: Above 1; larger values give longer batches.
+        threshold: At least 1; larger values give longer batches.
     """
 
     threshold: float
 
     def __post_init__(self) -> None:
-        if not 1 < self.threshold < math.inf:
+        if not 1 <= self.threshold < math.inf:
             raise InputDataError(
-                f"batch_threshold must be finite and above 1, got {self.threshold}: 2 is usual, "
+                f"batch_threshold must be finite and at least 1, got {self.threshold}: 2 is usual, "
                 "larger values give longer batches and wider bounds."
             )
 

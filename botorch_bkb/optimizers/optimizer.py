@@ -342,7 +342,8 @@ class Optimizer:
             width = self.widths.now(state, self._table())
             self._generator.set_state(state.random)
             seed = int(torch.randint(2**62, (), generator=self._generator))
-            record = BatchRecord(width, seed, stragglers, state.designed)
+            cells = 0 if state.tree is None else len(state.tree)
+            record = BatchRecord(width, seed, stragglers, state.designed, cells)
             state = replace(state, batch=record, random=self._generator.get_state())
             self._state, self._cached_batch = state, None
         batch, self._cached_batch = self._cached_batch, None
@@ -486,7 +487,8 @@ class Optimizer:
         state, table, width = self._state, self._table(), self.width_now
         rows = self.domain.contenders(state)
         mean, var = (t[rows] for t in table.moments())
-        record = state.batch or BatchRecord(width, 0, ())
+        cells = 0 if state.tree is None else len(state.tree)
+        record = state.batch or BatchRecord(width, 0, (), cells=cells)
         situation = Situation(state, table, record._replace(stragglers=()), self.tables)
         highest = self.domain.highest_bound(self.strategy, situation)
         return max(0.0, highest - float((mean - width * var.sqrt()).max())) * state.hyper.scale

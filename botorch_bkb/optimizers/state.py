@@ -35,6 +35,7 @@ class BatchRecord(NamedTuple):
     seed: int
     stragglers: tuple[int, ...]  #: rows pending when it began
     designed: int = 0  #: points of the initial design handed out before it
+    cells: int = 0  #: cells there were before it
     picks: tuple[int, ...] = ()  #: rows handed out
 
 

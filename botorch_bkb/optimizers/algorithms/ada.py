@@ -41,7 +41,8 @@ class AdaBKB(BKB):
         max_depth: Cells of this depth are not split; by default ``8 d``.
         radius: ``"kernel"`` (``d_k`` from the centre to the farthest corner), ``(v1, rho)`` for
             the paper's ``g(v1 rho^h)``, or a function of the tree.
-        kwargs: See :class:`~botorch_bkb.optimizers.Optimizer`. Kernels must be stationary.
+        kwargs: See :class:`~botorch_bkb.optimizers.Optimizer`. With the kernel's own radius the
+            kernel must fall with the distance in each coordinate, as RBF and Matern kernels do.
 
     Example:
         >>> import torch
@@ -68,6 +69,11 @@ class AdaBKB(BKB):
         radius: str | tuple[float, float] | Radius = "kernel",
         **kwargs: Any,
     ) -> None:
+        if kwargs.get("acquisition") not in (None, "ucb"):
+            raise InputDataError(
+                f"The tree is searched by upper bounds, got acquisition={kwargs['acquisition']!r}: "
+                "use BKB(bounds=...) for others."
+            )
         self._partition = (num_children, max_depth, radius)
         super().__init__(bounds=bounds, **kwargs)
 
@@ -97,7 +103,7 @@ class AdaBBKB(AdaBKB):
     What is proved: by BBKB's Lemma 4 no variance falls by more than ``batch_threshold`` within a
     batch, so with BBKB's width (``width="theory"``) all indices are bounds at every pick, and
     :meth:`gap` holds as for :class:`AdaBKB`. The regret bound of the combination is not proved.
-    With ``batch_threshold=1`` it is Ada-BKB with BBKB's width.
+    With ``batch_threshold=1`` it is Ada-BKB, with BBKB's width where that is asked for.
 
     Args:
         bounds: A ``2 x d`` tensor.

@@ -39,6 +39,14 @@ class BoxRows(Batch):
             situation.table, strategy.rule, num_arms=0, **batch_options(strategy, situation)
         )
 
+    def follow(self, picks: Sequence[int]) -> None:
+        r"""Take what was picked before; choosing again would give the same."""
+        for row in picks:
+            if self._held >= 1:
+                self.pick()
+            else:
+                self._take(row)
+
     def _row_of(self, X: Tensor) -> int:
         r"""The row a ``1 x d`` input has, or would have."""
         equal = torch.nonzero((self.inputs == X).all(-1))
@@ -115,11 +123,6 @@ class BoxBatch(BoxRows):
             self._model = self._model.condition_on_observations(X, mean, noise=noise)
             self._imagined = []
         return self._model
-
-    def follow(self, picks: Sequence[int]) -> None:
-        r"""Take what was picked before; maximising again would give the same."""
-        for row in picks:
-            self._take(row)
 
     def _choose(self) -> int:
         seed, search = self.situation.record.seed + len(self.picks), self.search

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
 from botorch_bkb.batches import Batch
@@ -37,6 +37,8 @@ from botorch_bkb.validation import check_positive_integer
 #: Cells split for one pick; then the best is evaluated, small as its uncertainty may be. A radius
 #: that hardly shrinks would have an ask split cells for ever. All indices stay bounds.
 MOST_SPLITS = 1000
+#: Points at which a kernel is tried.
+SAMPLE = 64
 #: How far a function of norm one varies within the cells ``ids`` of a tree.
 Radius = Callable[[PartitionTree, Tensor, Metric], Tensor]
 
@@ -74,8 +76,9 @@ def as_radius(radius: str | tuple[float, float] | Radius) -> tuple[Radius, bool]
     if radius == "kernel":
         return kernel_radius, True
     if isinstance(radius, tuple) and len(radius) == 2:
-        return geometric_radius(*radius), False
-    if callable(radius):
+        if all(isinstance(value, (int, float)) for value in radius):
+            return geometric_radius(*radius), False
+    elif callable(radius):
         return radius, True
     raise InputDataError(
         f'radius must be "kernel", a pair (v1, rho) or a function of a tree, got {radius!r}.'
@@ -102,8 +105,11 @@ class Tree(Box):
         super().__init__(bounds)
         check_positive_integer("num_children", num_children)
         check_positive_integer("max_depth", max_depth)
-        if num_children < 2:
-            raise InputDataError("num_children must be at least 2: a cell is split into as many.")
+        if num_children is None or num_children < 2:
+            raise InputDataError(
+                f"num_children must be at least 2, got {num_children}: a cell is split into as "
+                "many."
+            )
         self.num_children = num_children
         self.max_depth = max_depth or 8 * self.dim
         self.radius, self.in_users_units = as_radius(radius)
@@ -117,12 +123,10 @@ class Tree(Box):
 
     def begin(self, strategy: Strategy, situation: Situation) -> Batch:
         r"""A new batch."""
-        if strategy.acquisition != "ucb":
-            raise UnsupportedError(
-                f"The tree is searched by upper bounds, got acquisition={strategy.acquisition!r}: "
-                "use BKB(bounds=...) for others."
-            )
-        return TreeBatch(self, strategy, situation)
+        batch = TreeBatch(self, strategy, situation)
+        if self.radius is kernel_radius and situation.state.tree is None:
+            batch.check_corners()
+        return batch
 
     def remember(self, state: State, batch: Batch) -> State:
         r"""The cells that were split for the picks."""
@@ -151,11 +155,11 @@ class TreeBatch(BoxRows):
 
     @torch.no_grad()
     def __init__(self, domain: Tree, strategy: Strategy, situation: Situation) -> None:
+        self._mean, self._var = situation.table.moments()
         super().__init__(domain.search, strategy, situation)
         self.domain, self.width = domain, situation.record.width
         self.tree, self.cells = domain.tree(situation.state)
         self._hallucination = Hallucination(self.table)
-        self._read_table()
         self._varies = self._variation(torch.arange(len(self.tree), device=self.cells.device))
         self.index = self._start_index()
         self._seen = torch.zeros_like(self.cells)
@@ -164,8 +168,21 @@ class TreeBatch(BoxRows):
 
     # ------------------------------------------------------------------ bounds
 
-    def _read_table(self) -> None:
-        self._mean, self._var = self.table.moments()
+    def check_corners(self) -> None:
+        r"""Raise unless corners are farthest from the centre in the kernel's metric."""
+        search, inputs = self.domain.search, self.situation.tables.tuning.inputs
+        metric = kernel_metric(self.situation.state.hyper.kernel)
+        centre, corner = self.tree.centres(), self.tree.upper
+        for shrunk in (1.0, 0.3, 0.1):
+            X = centre + shrunk * (search.design(0, SAMPLE, 0) - centre)
+            end = centre + shrunk * (corner - centre)
+            farthest = metric(inputs(centre), inputs(end))
+            if (metric(inputs(centre).expand(len(X), -1), inputs(X)) > 1.001 * farthest).any():
+                raise InputDataError(
+                    "The kernel must fall with the distance in each coordinate: with this one some "
+                    "point is farther from a cell's centre than its corners, and indices would be "
+                    'no bounds. Use another kernel, or a radius of your own instead of "kernel".'
+                )
 
     def _variation(self, ids: Tensor) -> Tensor:
         r"""``V`` of some cells."""
@@ -177,15 +194,23 @@ class TreeBatch(BoxRows):
             def metric(a: Tensor, b: Tensor) -> Tensor:
                 return inner(tuning.inputs(a), tuning.inputs(b))
 
-        return state.norm_bound * self.domain.radius(self.tree, ids, metric)
+        radii = self.domain.radius(self.tree, ids, metric)
+        if radii.shape != ids.shape or not (radii.isfinite() & (radii >= 0)).all():
+            raise InputDataError(
+                f"A radius must give each of {len(ids)} cells a finite number that is not "
+                f"negative, got {radii.flatten()[:5].tolist()} of shape {tuple(radii.shape)}."
+            )
+        return state.norm_bound * radii
 
     def _start_index(self) -> Tensor:
         half = self.width * self._var.sqrt()
-        upper, lower = self._mean + half, (self._mean - half)[self.cells].max()
+        known = max(1, self.situation.record.cells)  # when the batch began
+        upper, lower = self._mean + half, (self._mean - half)[self.cells[:known]].max()
         above = upper[self.cells[self.tree.parent]] + self._varies[self.tree.parent]
         above = torch.where(self.tree.depth == 0, torch.inf, above)
         index = torch.minimum(upper[self.cells], above) + self._varies
         alive = self.tree.is_leaf & (index >= lower)
+        alive[known:] = self.tree.is_leaf[known:]  # split by the batch itself, which goes on
         if not alive.any():  # the norm or the radius is too small: these are no bounds
             alive = self.tree.is_leaf
         return torch.where(alive, index, -torch.inf)
@@ -232,7 +257,7 @@ class TreeBatch(BoxRows):
         ids = torch.arange(n, n + N, device=self.cells.device)
         rows = self._rows_of(self.tree.centres(ids), int(self.cells[cell]))
         self.cells = torch.cat([self.cells, rows])
-        self._read_table()
+        self._mean, self._var = self.table.moments()
         self._varies = torch.cat([self._varies, self._variation(ids)])
         self.index = torch.cat([self.index, torch.zeros_like(self._varies[n:])])
         self._seen = torch.cat([self._seen, torch.zeros_like(ids)])
@@ -259,16 +284,10 @@ class TreeBatch(BoxRows):
         return rows
 
     def _score_at_start(self, row: int) -> float:
-        rows = torch.tensor([row], device=self.inputs.device)
-        return float(self.table.moments_at(rows)[1]) / self.table.noise_var
+        return float(self._var[row]) / self.table.noise_var
 
     def _score_now(self, row: int) -> float:
         return self._deviation(row) ** 2 / self.table.noise_var
 
     def _hallucinate(self, row: int) -> None:
         self._hallucination.pick(row)
-
-    def follow(self, picks) -> None:
-        r"""Take what was picked before: the cells are split already."""
-        for row in picks:
-            self._take(row)
