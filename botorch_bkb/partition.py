@@ -100,7 +100,7 @@ class PartitionTree:
 
     def longest_side(self, cell: int, metric: Metric) -> int:
         r"""The coordinate along which the centres of opposite faces are farthest apart."""
-        centre, d = self.centres(torch.tensor([cell])).squeeze(0), self.lower.shape[-1]
+        centre, d = self.centres(slice(cell, cell + 1)).squeeze(0), self.lower.shape[-1]
         low, high = centre.repeat(d, 1), centre.repeat(d, 1)
         low.diagonal().copy_(self.lower[cell])
         high.diagonal().copy_(self.upper[cell])

@@ -17,7 +17,18 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
-from botorch_bkb import BBKB, DTCGP, InformationThreshold, RidgeLeverageSampling
+from botorch_bkb import (
+    BBKB,
+    DTCGP,
+    AdaBBKB,
+    AdaBKB,
+    CompressedEI,
+    CompressedGP,
+    CompressedMPI,
+    CompressedUCB,
+    InformationThreshold,
+    RidgeLeverageSampling,
+)
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches import LazyBatch, SumRule
 from botorch_bkb.dictionaries import first_occurrences
@@ -101,6 +112,72 @@ def test_no_factory_without_device_in_the_optimizer(options, device):
         optimizer.load_state_dict(optimizer.state_dict())
         assert optimizer.best().X.device == optimizer.dictionary.device == X.device
         assert optimizer.model.posterior(X[:3]).mean.device == X.device
+
+
+@pytest.mark.parametrize("discard", [True, False])
+@pytest.mark.filterwarnings("ignore")
+def test_no_factory_without_device_in_compressed_beliefs(discard, device):
+    X, Y = regression(60, device=device)
+    with NoImplicitDevice():
+        model = CompressedGP(X, Y, epsilon=0.1, discard=discard)
+        assert model.is_informative(X[:3]).device == X.device
+        conditioned = model.condition_on_observations(X[:4] + 0.1, Y[:4])
+        assert conditioned.posterior(X[:4]).variance.device == X.device
+        assert conditioned.kept_indices.device == X.device
+        for algorithm in (CompressedUCB, CompressedEI, CompressedMPI):
+            optimizer = algorithm(X, epsilon=0.1, discard=discard, seed=0)
+            optimizer.tell(torch.arange(8, device=device), Y[:8])
+            for _ in range(4):
+                suggestion = optimizer.ask()
+                assert suggestion.informative.device == X.device
+                optimizer.tell(suggestion, Y[suggestion.indices])
+            assert optimizer.gap() >= 0
+            optimizer.load_state_dict(optimizer.state_dict())
+
+
+@pytest.mark.parametrize("radius", ["kernel", (1.0, 0.5)])
+@pytest.mark.filterwarnings("ignore")
+def test_no_factory_without_device_in_the_tree(radius, device):
+    bounds = torch.tensor([[0.0, -1.0], [2.0, 1.0]], dtype=torch.float64, device=device)
+    kernel = gpytorch.kernels.RBFKernel().to(bounds)
+    with NoImplicitDevice():
+        for algorithm in (AdaBKB, AdaBBKB):
+            optimizer = algorithm(
+                bounds=bounds, covar_module=kernel, noise_var=0.1, radius=radius, seed=0
+            )
+            for _ in range(6):
+                suggestion = optimizer.ask()
+                assert suggestion.X.device == bounds.device
+                optimizer.tell(suggestion, -suggestion.X.square().sum(-1))
+            assert optimizer.gap() >= 0
+            optimizer.load_state_dict(optimizer.state_dict())
+            assert optimizer.best().X.device == bounds.device
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"acquisition": "mpi", "discrete_dims": {0: [0.0, 1.0, 2.0]}},
+        {"acquisition": "thompson"},
+        {"acquisition": "greedy", "epsilon": 0.5},
+        {"acquisition_options": {"fixed_features": {1: 0.5}}},
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_no_factory_without_device_in_the_box(options, device):
+    bounds = torch.tensor([[0.0, -1.0], [2.0, 1.0]], dtype=torch.float64, device=device)
+    with NoImplicitDevice():
+        optimizer = BBKB(bounds=bounds, num_initial=3, seed=0, **options)
+        for _ in range(4):
+            suggestion = optimizer.ask(2)
+            assert suggestion.X.device == bounds.device
+            optimizer.tell(suggestion, -suggestion.X.square().sum(-1))
+            optimizer.tell(optimizer.pending, [0.0] * len(optimizer.pending))
+        assert optimizer.gap() >= 0
+        optimizer.load_state_dict(optimizer.state_dict())
+        assert optimizer.model.posterior(bounds).mean.device == bounds.device
 
 
 OTHER = "cuda" if torch.backends.cuda.is_built() else "meta"

@@ -193,4 +193,5 @@ class BoxBatch(BoxRows):
 
 
 def _coin(seed: int) -> float:
-    return float(torch.rand((), generator=torch.Generator().manual_seed(seed)))
+    generator = torch.Generator().manual_seed(seed)
+    return float(torch.rand((), generator=generator, device=generator.device))

@@ -52,7 +52,7 @@ class Search:
         }
         self.discrete = {i: self._values(i, v) for i, v in (discrete_dims or {}).items()}
         for i, value in self.fixed.items():
-            self._check_inside(i, torch.tensor([value]), "fixed_features")
+            self._check_inside(i, bounds.new_tensor([value]), "fixed_features")
 
     def _values(self, i: int, values: Sequence[float]) -> Tensor:
         out = torch.as_tensor(values, dtype=self.bounds.dtype, device=self.bounds.device)
