@@ -16,6 +16,8 @@ from botorch_bkb.optimizers.tables import Tables
 
 #: Pulls nobody asked for beyond which the scores of the old model say too little about them.
 WARM_START = 512
+#: The most points in the dictionary hyperparameters are fitted with.
+MOST_FITTED = 500
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,17 @@ class Settling:
         generator = self.generator
         generator.set_state(state.random)
         state = self._with_horizon_doubled(state)
-        dictionary = self._draw(state, table, generator)
+        due = self._is_due(state)
+        draw = self._draw_for_fitting if due else self._draw
+        dictionary = draw(state, table, generator)
+        before = state.hyper
         state, hyper = self._tuned(state, dictionary, generator)
-        if hyper != state.hyper:
+        if hyper != before:
             state, table = self.tables.rebuilt(replace(state, hyper=hyper), dictionary)
             # The models that chose the earlier points are gone; this one scores them all at once.
             gain = table.log_determinant
             state = replace(state, log_sum=gain, log_sum_3=3 * gain)
+        if due or hyper != before:
             dictionary = self._draw(state, table, generator)
         state, table = self.tables.exchanged(state, table, dictionary)
         random = generator.get_state()
@@ -68,6 +74,28 @@ class Settling:
         return self.resampling.draw(
             scores, history, state.coins, state.oversampling, state.newest, generator
         )
+
+    def _is_due(self, state: State) -> bool:
+        r"""Whether hyperparameters are to be fitted now."""
+        t = state.history.num_observations
+        return self.tuning.fits and t >= max(self.tuning.first_fit, state.next_fit)
+
+    def _draw_for_fitting(
+        self, state: State, table: ArmTable, generator: torch.Generator
+    ) -> Tensor:
+        r"""A dictionary of bounded size: the present hyperparameters may ask for thousands.
+
+        At random where there are too many: those of highest score are the outlying ones, and a fit
+        to these predicted worse.
+        """
+        rows = state.history.rows
+        if state.unasked <= WARM_START:
+            rows = self._draw(state, table, generator)
+        if len(rows) <= MOST_FITTED:
+            return rows
+        device = generator.device
+        some = torch.randperm(len(rows), generator=generator, device=device)[:MOST_FITTED]
+        return rows[some.sort().values.to(rows.device)]
 
     def _tuned(
         self, state: State, dictionary: Tensor, generator: torch.Generator
