@@ -198,10 +198,13 @@ class CompressedRun:
             beta = 2 * math.log(len(self.K) * t**2 * math.pi**2 / (6 * self.delta))
             values = mean + math.sqrt(beta) * sd
         else:
-            incumbent = mean.max() if acquisition == "mpi" else max(self.y_kept)
-            normal = torch.distributions.Normal(0.0, 1.0)
+            y = self.y_kept if self.discard else self.y_all
+            incumbent = mean.max() if acquisition == "mpi" else max(y)
             z = (mean - incumbent) / sd
-            values = sd * normal.log_prob(z).exp() + (mean - incumbent) * normal.cdf(z)
+            # log(phi(z) + z Phi(z)), where the sum itself would cancel or underflow
+            phi = -0.5 * z.square() - 0.5 * math.log(2 * math.pi)
+            mills = math.sqrt(math.pi / 2) * torch.special.erfcx(-z / math.sqrt(2))
+            values = sd.log() + phi + torch.log1p(z * mills)
         row = int(values.argmax())
         return row, self.informative(row, var)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
+from numbers import Real
 
 import torch
 from botorch.exceptions.errors import InputDataError
@@ -34,7 +35,7 @@ def score_threshold(epsilon: float) -> float:
         >>> score_threshold(0.5 * math.log(3))
         2.0
     """
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not epsilon >= 0:
+    if isinstance(epsilon, bool) or not isinstance(epsilon, Real) or not epsilon >= 0:
         raise InputDataError(
             f"epsilon must be a number that is not negative, got {epsilon!r}: 1e-4 is usual."
         )

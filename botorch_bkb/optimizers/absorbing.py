@@ -2,17 +2,40 @@ r"""What becomes of results: which are believed, what they were worth, and the b
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
+from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from botorch_bkb.arms import ArmTable
+from botorch_bkb.belief import chunks
+from botorch_bkb.dictionaries.threshold import BLOCK
 from botorch_bkb.optimizers.compression import Compression
 from botorch_bkb.optimizers.reading import Told
 from botorch_bkb.optimizers.settling import Settling
 from botorch_bkb.optimizers.state import Change, State
 from botorch_bkb.optimizers.width import Widths
+
+
+def scores_in_order(table: ArmTable, rows: Tensor, weights: Tensor) -> Tensor:
+    r"""``tau`` of each row given those before it, times its weight: what it teaches after them.
+
+    With ``C + Lam = LL'`` for the covariance ``C`` of the rows, ``L_ii^2`` is the variance of the
+    observation of row ``i`` given the observations of rows before it.
+
+    Args:
+        table: The belief before them.
+        rows: ``q`` rows, repetitions allowed.
+        weights: ``q`` numbers ``lambda / v`` for results with noise variance ``v``.
+    """
+    scores = [weights[:0]]
+    for block in chunks(len(rows), BLOCK):
+        noise = table.noise_var / weights[block]
+        root = psd_safe_cholesky(table.covariance(rows[block]) + torch.diag(noise))
+        scores.append((root.diagonal().square() / noise - 1).clamp_min(0))
+    return torch.cat(scores)
 
 
 @dataclass(frozen=True)
@@ -34,12 +57,14 @@ class Absorbing:
         compression, first = self.compression, not state.history.num_observations
         kept = compression.kept(table, told.rows, told.weights)
         believed = told.part(kept) if compression.discard else told
-        state = self._logged(state, table, told, kept)
+        state = self._with_norm_doubled(state, table, told)
+        state = self._logged(state, table, believed)
         state = replace(
             state,
+            pending={id_: p for id_, p in state.pending.items() if id_ not in told.ids},
             discarded=state.discarded + len(told.rows) - len(believed.rows),
             num_kept=state.num_kept + int(kept.sum()),
-            incumbent=max([state.incumbent, *told.rewards[kept].tolist()]),
+            incumbent=max([state.incumbent, *believed.rewards.tolist()]),
             batch=None,
         )
         if not compression.discard:
@@ -49,29 +74,39 @@ class Absorbing:
         rewards = state.hyper.to_model(believed.rewards)
         table.observe(believed.rows, rewards, believed.weights)
         state = self._with_pulls(state, believed)
-        # The first results are settled at once: until then there is no dictionary.
-        return self.settling.settled(state, table) if first or not state.pending else (state, table)
+        # A batch's results wait for each other, so that one dictionary is drawn for all. First
+        # results, results nobody asked for and those of exact beliefs are seen by readers at once.
+        unasked = told.ids.count(None)
+        if state.pending and not (first or unasked or math.isinf(state.oversampling)):
+            return state, table
+        state, table = self.settling.settled(state, table)
+        if unasked > BLOCK:  # too many for scores of their own
+            gain = table.log_determinant
+            state = replace(state, log_sum=gain, log_sum_3=3 * gain)
+        return state, table
 
-    def _logged(self, state: State, table: ArmTable, told: Told, kept: Tensor) -> State:
-        r"""Scores under the model that chose each point; ``F`` doubled where it must be."""
-        scores, pending = [0.0] * len(told.ids), dict(state.pending)
-        if self.widths.doubles_norm or None in told.ids:
-            mean, var = table.moments_at(told.rows)
-            gap = (state.hyper.to_model(told.rewards) - mean).abs()
-            state = self.widths.with_norm_doubled(state, table, gap, var.sqrt(), told.weights)
-            scores = (var / table.noise_var).tolist()
-        for i, id_ in enumerate(told.ids):
-            if id_ is not None:
-                scores[i] = pending.pop(id_).score
-        logged = torch.tensor(scores, dtype=torch.float64, device=kept.device) * told.weights
-        if self.compression.discard:
-            logged = logged[kept]
+    def _with_norm_doubled(self, state: State, table: ArmTable, told: Told) -> State:
+        r"""``F`` doubled where a result says so."""
+        if not self.widths.doubles_norm:
+            return state
+        mean, var = table.moments_at(told.rows)
+        gap = (state.hyper.to_model(told.rewards) - mean).abs()
+        return self.widths.with_norm_doubled(state, table, gap, var.sqrt(), told.weights)
+
+    def _logged(self, state: State, table: ArmTable, told: Told) -> State:
+        r"""Scores under the model that chose each point, of points nobody asked for in order."""
+        scores = torch.zeros_like(told.weights)
+        asked = torch.tensor(
+            [id_ is not None for id_ in told.ids], dtype=torch.bool, device=scores.device
+        )
+        chosen = [state.pending[id_].score for id_ in told.ids if id_ is not None]
+        scores[asked] = scores.new_tensor(chosen) * told.weights[asked]
+        scores[~asked] = scores_in_order(table, told.rows[~asked], told.weights[~asked])
         return replace(
             state,
-            pending=pending,
             unasked=state.unasked + told.ids.count(None),
-            log_sum=state.log_sum + float(logged.log1p().sum()),
-            log_sum_3=state.log_sum_3 + float((3 * logged).log1p().sum()),
+            log_sum=state.log_sum + float(scores.log1p().sum()),
+            log_sum_3=state.log_sum_3 + float((3 * scores).log1p().sum()),
         )
 
     def _with_pulls(self, state: State, told: Told) -> State:

@@ -21,6 +21,7 @@ from torch import Tensor
 from botorch_bkb.acquisition import BudgetedUCB, select_baseline
 from botorch_bkb.batches import UpperBound
 from botorch_bkb.models import DTCGP
+from botorch_bkb.optimizers.hyperparameters import Hyperparameters
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ NAMED: dict[str, Named] = {
 SAMPLED = ("thompson", "greedy")
 
 
-def check_acquisition(acquisition: Any) -> None:
-    r"""Raise unless it is a name or can be called."""
+def check_acquisition(acquisition: Any, over_arms: bool) -> None:
+    r"""Raise unless it is a name, a function of a model or, over a box, a class BoTorch knows."""
     known = (*NAMED, *SAMPLED)
     if isinstance(acquisition, str) and acquisition in known:
         return
@@ -63,6 +64,20 @@ def check_acquisition(acquisition: Any) -> None:
             f"acquisition must be one of {', '.join(known)}, or a function that makes a BoTorch "
             f"acquisition function of a model, got {acquisition!r}."
         )
+    if not isinstance(acquisition, type):
+        return
+    if over_arms:
+        raise InputDataError(
+            f"Over arms pass a function that makes an analytic {acquisition.__name__} of a model, "
+            f"such as lambda model: {acquisition.__name__}(model, ...), got the class itself."
+        )
+    try:
+        get_acqf_input_constructor(acquisition)
+    except RuntimeError as error:
+        raise InputDataError(
+            f"BoTorch has no input constructor for {acquisition.__name__}: pass a function that "
+            "makes one of a model."
+        ) from error
 
 
 def from_model(acquisition: Factory | type[AcquisitionFunction], model: DTCGP) -> Any:
@@ -81,8 +96,12 @@ def from_model(acquisition: Factory | type[AcquisitionFunction], model: DTCGP) -
         "model": model,
         "training_data": SupervisedDataset(X, Y, feature_names=names, outcome_names=["reward"]),
         "X_baseline": select_baseline(model),
+        "bounds": [(0.0, 1.0)] * X.shape[-1],
     }
     return acquisition(**get_acqf_input_constructor(acquisition)(**offered))
+
+
+ANALYTIC = "Over arms an acquisition function sees means and variances only: use an analytic one."
 
 
 class Gaussians(Posterior):
@@ -108,9 +127,7 @@ class Gaussians(Posterior):
 
     def rsample(self, sample_shape: torch.Size | None = None) -> Tensor:
         r"""Refused: there is no joint distribution to sample from."""
-        raise UnsupportedError(
-            "Over arms an acquisition function sees means and variances only: use an analytic one."
-        )
+        raise UnsupportedError(ANALYTIC)
 
 
 class Moments(Model):
@@ -149,23 +166,21 @@ class Marginals(Moments):
 
     Args:
         model: A :class:`DTCGP` without outcome transform.
-        offset: What is zero in the new units.
         scale: How many of the model's units one new unit is.
     """
 
     _model: DTCGP
-    _offset: float
     _scale: float
 
-    def __init__(self, model: DTCGP, offset: float, scale: float) -> None:
+    def __init__(self, model: DTCGP, scale: float) -> None:
         super().__init__()
         # Not as a submodule: acquisition functions move all of those at every call.
-        self.__dict__.update(_model=model.eval(), _offset=offset, _scale=scale)
+        self.__dict__.update(_model=model.eval(), _scale=scale)
 
     def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Gaussians:
         r"""Mean and variance at each point of ``batch x 1 x d``."""
         mean, var = self._model.marginals(X.flatten(end_dim=-2))
-        mean, var = (mean - self._offset) / self._scale, var / self._scale**2
+        mean, var = mean / self._scale, var / self._scale**2
         return Gaussians(mean.reshape(X.shape[:-1]), var.reshape(X.shape[:-1]))
 
 
@@ -174,24 +189,30 @@ class AcquisitionCriterion:
     r"""An acquisition function of arms, from their means and variances.
 
     Args:
-        acquisition: A name, or a function of a model.
+        acquisition: A name, or a function of a model, which is in units of the rewards.
         incumbent: The best reward in the belief, in the model's units; -inf before any.
         scale: A standard deviation of the prior, to which named functions are scaled: BoTorch's
             floor for variances is absolute.
+        hyper: The units.
     """
 
     acquisition: str | Factory
     incumbent: float
     scale: float
+    hyper: Hyperparameters
 
     def __call__(self, mean: Tensor, var: Tensor) -> Tensor:
         r"""``A`` values, to be maximised."""
         if not math.isfinite(self.incumbent):  # nothing to improve on yet
             return UpperBound(1.0)(mean, var)
         if not isinstance(self.acquisition, str):
+            mean, var = self.hyper.to_rewards(mean), self.hyper.scale**2 * var
             acquisition = self.acquisition(FixedMoments(mean, var))
         else:
             mean, var = mean / self.scale, var / self.scale**2
             standing = Standing(0.0, self.incumbent / self.scale, float(mean.max()))
             acquisition = NAMED[self.acquisition](FixedMoments(mean, var), standing)
-        return acquisition(mean.new_zeros(len(mean), 1, 1))
+        try:
+            return acquisition(mean.new_zeros(len(mean), 1, 1))
+        except NotImplementedError as error:
+            raise UnsupportedError(ANALYTIC) from error

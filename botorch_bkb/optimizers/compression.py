@@ -25,7 +25,9 @@ class Compression:
     Args:
         epsilon: The threshold in nats; 0 finds everything informative.
         discard: Whether results that are not informative are left out of the belief. Otherwise
-            they inform it through the others: DTC with the kept points as dictionary.
+            they inform it through the others: DTC with the kept points as dictionary, where an
+            optimizer does not draw its own. Results told together are judged by what is kept of
+            them, not by what else is told.
         on_uninformative: What becomes of a candidate that is not informative. ``"skip"``: it
             counts as a step and no result is expected; ``"evaluate"``: as any other; ``"stop"``:
             :class:`~botorch_bkb.ConvergedError` is raised.
@@ -37,6 +39,8 @@ class Compression:
 
     def __post_init__(self) -> None:
         score_threshold(self.epsilon)
+        if not isinstance(self.discard, bool):
+            raise InputDataError(f"discard must be True or False, got {self.discard!r}.")
         if self.on_uninformative not in MODES:
             raise InputDataError(
                 f"on_uninformative must be one of {', '.join(MODES)}, got "

@@ -186,8 +186,9 @@ class Tuning:
         hyper: Hyperparameters,
         dictionary: Tensor,
         box: Tensor | None = None,
+        standardised: bool = False,
     ) -> DTCGP:
-        r"""The belief as a :class:`DTCGP` in units of the rewards.
+        r"""The belief as a :class:`DTCGP`.
 
         Its data are the distinct inputs, their mean rewards, and ``Yvar = lambda / c``.
 
@@ -198,13 +199,19 @@ class Tuning:
             dictionary: Positions of the dictionary among them.
             box: ``2 x d`` bounds that are the unit cube for the model; by default it takes
                 inputs as the user gave them.
+            standardised: Whether outcomes are in the units of the hyperparameters; in those of
+                the rewards otherwise.
         """
         kernel = deepcopy(hyper.kernel).requires_grad_(True)
-        if self.standardise:  # an outcome transform would learn units of its own
+        Y = history.means
+        offset, scale = (0.0, 1.0) if standardised else (hyper.offset, hyper.scale)
+        if standardised:
+            Y = hyper.to_model(Y)
+        elif self.standardise:  # an outcome transform would learn units of its own
             kernel = ScaleKernel(kernel).to(X)
-            kernel.outputscale = hyper.scale**2
+            kernel.outputscale = scale**2
         mean = ConstantMean().to(X)
-        mean.constant.data.fill_(hyper.offset)
+        mean.constant.data.fill_(offset)
         normalize = None
         if box is not None:
             X = Normalize(X.shape[-1], bounds=box).eval()(X)
@@ -212,11 +219,14 @@ class Tuning:
                 normalize = Normalize(X.shape[-1], bounds=box, reverse=True)
         elif self.bounds is not None:
             normalize = Normalize(X.shape[-1], bounds=self.bounds)
-        Yvar = hyper.noise_var * hyper.scale**2 / history.weights
-        with gpytorch.settings.min_fixed_noise(float_value=1e-10, double_value=1e-14):
+        Yvar = hyper.noise_var * scale**2 / history.weights
+        least = min(1.0, scale**2)  # gpytorch's floor is absolute
+        with gpytorch.settings.min_fixed_noise(
+            float_value=1e-10 * least, double_value=1e-14 * least
+        ):
             model = DTCGP(
                 X,
-                history.means.unsqueeze(-1).to(X),
+                Y.unsqueeze(-1).to(X),
                 Yvar.unsqueeze(-1).to(X),
                 covar_module=kernel,
                 mean_module=mean,

@@ -48,6 +48,8 @@ from botorch_bkb.validation import check_between, check_max_size, check_positive
 VERSION = 2
 #: Results whose information is judged at a time.
 BLOCK = 1024
+#: Changes of a table beyond which its recipe starts anew, without rows nobody needs.
+MOST_CHANGES = 512
 
 
 class Optimizer:
@@ -176,7 +178,7 @@ class Optimizer:
         self.delta = delta
         rule = as_batch_rule(batch_rule or self.default_batch_rule, batch_threshold)
         acquisition = acquisition or self.default_acquisition
-        check_acquisition(acquisition)
+        check_acquisition(acquisition, over_arms=bool(self.domain.num_arms))
         compression = compression or NO_COMPRESSION
         self.strategy = Strategy(
             acquisition, rule, self.exact, epsilon, max_batch_size, compression
@@ -397,6 +399,8 @@ class Optimizer:
                 added=torch.cat([state.added, read.added]),
                 recipe=state.recipe.followed_by(Change.of_rows(read.added)),
             )
+        if isinstance(points, Suggestion):  # what was evaluated all the same was not skipped
+            state = replace(state, skipped=state.skipped - points.ids.count(-1))
         told = Told(read.rows, read.ids, rewards, weights)
         # The threshold compares each result with all before it; elsewhere one block does.
         compression = self.strategy.compression
@@ -404,6 +408,9 @@ class Optimizer:
         absorbing = Absorbing(compression, self.widths, self._settling)
         for block in chunks(q, size):
             state, table = absorbing.absorbed(state, table, told.part(block))
+        if len(state.recipe.changes) > MOST_CHANGES:
+            state = self.tables.compacted(state)
+            table = self.tables.follow(state)
         self._replace(state, table)
 
     def _with_known_noise(self, state: State, variances: Tensor | None) -> State:
@@ -584,6 +591,14 @@ class Optimizer:
 
     # ------------------------------------------------------------------ saving
 
+    @property
+    def _believes(self) -> str:
+        r"""Which results: a state of another kind would be taken for something else."""
+        compression = self.strategy.compression
+        if compression.threshold is None:
+            return "everything"
+        return "informative results" if compression.discard else "everything through those kept"
+
     def state_dict(self) -> dict[str, Any]:
         r"""Everything a run needs to go on, bit for bit, in numbers, strings and tensors.
 
@@ -591,7 +606,8 @@ class Optimizer:
         then load. Safe to store with ``torch.save`` and to load with ``weights_only=True``.
         """
         header = {"version": VERSION, "algorithm": type(self).__name__}
-        header |= {"domain": self.domain.checksum, "bounds": self.tuning.bounds}
+        header |= {"domain": self.domain.checksum, "believes": self._believes}
+        header["bounds"] = self.tuning.bounds
         return {**header, **self._state.to_dict()}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
@@ -604,6 +620,7 @@ class Optimizer:
             "version": VERSION,
             "algorithm": type(self).__name__,
             "domain": self.domain.checksum,
+            "believes": self._believes,
         }
         rest = dict(saved)
         for key, value in expected.items():

@@ -103,7 +103,7 @@ class Resampling:
             coins = smallest_coins(history.counts, generator)
         newest = int(torch.searchsorted(history.rows, newest))
         drawn = RidgeLeverageSampling(oversampling).drawn(scores, coins, newest)
-        return history.rows[self._capped(drawn, scores)]
+        return history.rows[self.capped(drawn, scores)]
 
     def draw_from_scratch(
         self,
@@ -128,7 +128,8 @@ class Resampling:
         drawn = rule.select(X, kernel, noise, counts=history.counts, generator=generator)
         return history.rows[drawn]
 
-    def _capped(self, drawn: Tensor, scores: Tensor) -> Tensor:
+    def capped(self, drawn: Tensor, scores: Tensor) -> Tensor:
+        r"""At most ``max_size`` of the positions ``drawn``, sorted."""
         kept = highest(drawn, scores, self.max_size)
         if len(kept) < len(drawn) and not self.warned:
             warn_capped(len(drawn), len(kept), "max_dictionary")

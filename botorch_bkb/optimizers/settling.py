@@ -62,10 +62,12 @@ class Settling:
         return replace(state, settled=True, unasked=0, batch=None, random=random), table
 
     def _draw(self, state: State, table: ArmTable, generator: torch.Generator) -> Tensor:
-        if self.keeps and len(state.kept):
-            return state.kept
         history, rows = state.history, state.history.rows
         noise = table.noise_var * history.counts / history.weights
+        if self.keeps:
+            kept = state.kept if len(state.kept) else rows.new_tensor([state.newest])
+            places = torch.searchsorted(rows, kept)
+            return rows[self.resampling.capped(places, table.settled_variance(rows) / noise)]
         if state.unasked > WARM_START and math.isfinite(state.oversampling):
             return self.resampling.draw_from_scratch(
                 table.X[rows], table.kernel, noise, history, state.oversampling, generator

@@ -189,6 +189,9 @@ class State:
                 return {key: on_device(item) for key, item in value.items()}
             return [on_device(item) for item in value] if isinstance(value, list) else value
 
+        missing = {f.name for f in fields(cls)} - set(saved)
+        if missing:
+            raise KeyError(", ".join(sorted(missing)))
         random = saved["random"].cpu()
         saved = on_device(saved)
         kernel = deepcopy(kernel)

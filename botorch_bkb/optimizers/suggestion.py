@@ -2,7 +2,9 @@ r"""What ``ask`` and ``best`` hand out."""
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
+from typing import SupportsIndex
 
 import torch
 from botorch.exceptions.errors import BotorchError
@@ -51,6 +53,9 @@ class ConvergedError(BotorchError):
             'pass on_uninformative="evaluate".'
         )
 
+    def __reduce__(self) -> tuple[type, tuple[Convergence]]:
+        return ConvergedError, (self.convergence,)
+
 
 @dataclass(frozen=True, eq=False)
 class Suggestion:
@@ -86,10 +91,10 @@ class Suggestion:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __getitem__(self, part: int | slice | Tensor) -> Suggestion:
-        if isinstance(part, int):
-            part = range(len(self))[part]  # IndexError where there is none
-            part = slice(part, part + 1)
+    def __getitem__(self, part: SupportsIndex | slice | Tensor) -> Suggestion:
+        if not isinstance(part, (slice, bool)) and (not isinstance(part, Tensor) or not part.dim()):
+            place = range(len(self))[operator.index(part)]  # IndexError where there is none
+            part = slice(place, place + 1)
         rows = torch.arange(len(self), device=self.X.device)[part]
         indices = None if self.indices is None else self.indices[rows]
         ids = tuple(self.ids[i] for i in rows.tolist())

@@ -33,21 +33,22 @@ class Tables:
         r"""Inputs of some rows, as the user gave them."""
         return take_rows(self.arms, state.added, rows)
 
-    def model(self, state: State, box: Tensor | None = None) -> DTCGP:
+    def model(self, state: State, box: Tensor | None = None, standardised: bool = False) -> DTCGP:
         r"""The belief as a BoTorch model: distinct inputs, mean rewards, their noise variances.
 
         Args:
             state: The state.
             box: ``2 x d`` bounds that are the unit cube for the model; inputs as the user knows
                 them by default.
+            standardised: Whether outcomes are in the units of the hyperparameters.
         """
         rows = state.history.rows
         positions = torch.searchsorted(rows, state.recipe.final_dictionary)
         X = self.points(state, rows)
-        return self.tuning.model(X, state.history, state.hyper, positions, box)
+        return self.tuning.model(X, state.history, state.hyper, positions, box, standardised)
 
     def search_model(self, state: State, box: Tensor) -> DTCGP:
-        r"""The same over the unit cube, not to be changed: kept while the belief stays."""
+        r"""The same over the unit cube and standardised; kept while the belief stays."""
         last = self._searched
         if (
             last is None
@@ -55,7 +56,7 @@ class Tables:
             or last[0].hyper is not state.hyper
             or not torch.equal(last[0].recipe.final_dictionary, state.recipe.final_dictionary)
         ):
-            self._searched = last = state, self.model(state, box)
+            self._searched = last = state, self.model(state, box, standardised=True)
         return last[1]
 
     def follow(self, state: State) -> ArmTable:
@@ -98,12 +99,23 @@ class Tables:
         kernel, noise = state.hyper.kernel, state.hyper.noise_var
         return ArmTable(X, kernel, noise, dictionary, counts, sums, keep=self.keep)
 
+    def compacted(self, state: State) -> State:
+        r"""The same state with a recipe that starts anew, without added rows nobody needs."""
+        if state.tree is None:
+            return self._moved_to(self, state)
+        dictionary = state.recipe.final_dictionary
+        return replace(state, recipe=Recipe(state.history, len(state.added), dictionary))
+
     def with_arms(self, arms: Tensor, state: State) -> tuple[Tables, State]:
         r"""The same for other arms, and the state with its rows renumbered.
 
         Whatever was observed or is pending and is no arm any more stays as an added row.
         """
-        tables, device = Tables(arms, self.tuning, self.keep), arms.device
+        tables = Tables(arms, self.tuning, self.keep)
+        return tables, replace(self._moved_to(tables, state), batch=None)
+
+    def _moved_to(self, tables: Tables, state: State) -> State:
+        arms, device = tables.arms, tables.arms.device
         ids = list(state.pending)
         pending = torch.tensor([state.pending[id_].row for id_ in ids], device=device).long()
         known = torch.cat([state.history.rows, pending]).unique()
@@ -122,7 +134,7 @@ class Tables:
             dictionary = renumbered(dictionary).sort().values
             newest = int(renumbered(torch.tensor([state.newest], device=device)))
         places = zip(ids, renumbered(pending).tolist(), strict=True)
-        state = replace(
+        return replace(
             state,
             history=history,
             added=points[absent],
@@ -131,6 +143,4 @@ class Tables:
             newest=newest,
             kept=renumbered(state.kept).sort().values,
             pending={id_: state.pending[id_]._replace(row=row) for id_, row in places},
-            batch=None,
         )
-        return tables, state

@@ -62,7 +62,10 @@ class Arms(Domain):
             return GreedyBatch(table, rule, strategy.epsilon, generator_of(record), **options)
         if strategy.acquisition != "ucb":
             criterion = AcquisitionCriterion(
-                strategy.acquisition, situation.incumbent, math.sqrt(table.kernel_bound) or 1.0
+                strategy.acquisition,
+                situation.incumbent,
+                math.sqrt(table.kernel_bound) or 1.0,
+                situation.state.hyper,
             )
             return ExactBatch(table, rule, criterion, **options)
         if strategy.exact:

@@ -106,7 +106,8 @@ class Box(Domain):
         observed = state.history.num_observations
         left = self.num_initial - max(designed, state.num_observations)
         if left > 0 or observed == 0:
-            return DesignBatch(self.search, strategy, situation, max(1, left))
+            initial = left > 0 or state.num_observations == 0
+            return DesignBatch(self.search, strategy, situation, max(1, left), initial)
         return BoxBatch(self.search, strategy, situation)
 
     def points(self, batch: Batch, rows: Tensor) -> Tensor:

@@ -70,19 +70,28 @@ class DesignBatch(BoxRows):
         strategy: How picks are made.
         situation: What the batch is made from.
         size: How many.
+        initial: Whether they belong to the initial design; otherwise nothing is believed yet.
     """
 
     is_design = True
 
-    def __init__(self, search: Search, strategy: Strategy, situation: Situation, size: int) -> None:
+    def __init__(
+        self,
+        search: Search,
+        strategy: Strategy,
+        situation: Situation,
+        size: int,
+        initial: bool = True,
+    ) -> None:
         super().__init__(search, strategy, situation)
         seed = situation.state.design_seed
+        self._is_initial = initial
         self._points = search.design(situation.record.designed, size, seed)
 
     @property
     def complete(self) -> bool:
         r"""Whether the design is handed out."""
-        return len(self.picks) >= len(self._points)
+        return self._ended or len(self.picks) >= len(self._points)
 
     def _choose(self) -> int:
         return self._row_of(self._points[len(self.picks)].unsqueeze(0))
@@ -93,7 +102,9 @@ class DesignBatch(BoxRows):
         return float(self.table.moments_at(rows)[1]) / self.table.noise_var
 
     def _score_now(self, row: int) -> float:
-        return float("inf")  # a design is evaluated, whatever it teaches
+        if self._is_initial:
+            return float("inf")  # a design is evaluated, whatever it teaches
+        return self._score_at_start(row)
 
 
 class BoxBatch(BoxRows):
@@ -111,18 +122,25 @@ class BoxBatch(BoxRows):
         self.acquisition, self.epsilon = strategy.acquisition, strategy.epsilon
         self._base = self._model = situation.tables.search_model(situation.state, search.bounds)
         super().__init__(search, strategy, situation)
-        self._imagined = list(self.stragglers)  # to be conditioned on when somebody asks
+        # To be conditioned on when somebody asks, in the same portions after an interruption.
+        self._imagined = [list(self.stragglers)] if self.stragglers else []
 
     @property
     def model(self) -> DTCGP:
-        r"""Over the unit cube, in units of the rewards."""
-        if self._imagined:
-            hyper, X = self.situation.state.hyper, self._unit(self._imagined)
-            mean = self._model.posterior(X).mean
-            noise = torch.full_like(mean, hyper.noise_var * hyper.scale**2)
-            self._model = self._model.condition_on_observations(X, mean, noise=noise)
-            self._imagined = []
+        r"""Over the unit cube, in the units of the hyperparameters."""
+        noise_var = self.situation.state.hyper.noise_var
+        for rows in self._imagined:
+            self._model = hallucinated(self._model, self._unit(rows), noise_var)
+        self._imagined = []
         return self._model
+
+    def reward_model(self) -> DTCGP:
+        r"""Over the unit cube, in units of the rewards: for acquisition functions of the user."""
+        state, tables = self.situation.state, self.situation.tables
+        model, rows = tables.model(state, self.search.bounds), [*self.stragglers, *self.picks]
+        if not rows:
+            return model
+        return hallucinated(model, self._unit(rows), state.hyper.noise_var * state.hyper.scale**2)
 
     def _choose(self) -> int:
         seed, search = self.situation.record.seed + len(self.picks), self.search
@@ -147,7 +165,7 @@ class BoxBatch(BoxRows):
             with manual_seed(seed):
                 return PosteriorMean(get_matheron_path_model(self._base))
         if not isinstance(self.acquisition, str):
-            return from_model(self.acquisition, self.model)
+            return from_model(self.acquisition, self.reward_model())
         marginals, best_mean = self.marginals, 0.0
         if self.acquisition == "greedy":
             return PosteriorMean(marginals)
@@ -156,14 +174,15 @@ class BoxBatch(BoxRows):
             X = self.search.maximise(highest, self.starts(), seed)
             best_mean = float(highest(X))
         incumbent = self.situation.incumbent / self._prior_deviation
+        if not math.isfinite(incumbent):  # nothing to improve on yet
+            return BudgetedUCB(marginals, 1.0)
         standing = Standing(self.situation.record.width, incumbent, best_mean)
         return NAMED[self.acquisition](marginals, standing)
 
     @property
     def marginals(self) -> Marginals:
         r"""In units in which the prior has a deviation of one: BoTorch's floors are absolute."""
-        hyper = self.situation.state.hyper
-        return Marginals(self.model, hyper.offset, hyper.scale * self._prior_deviation)
+        return Marginals(self.model, self._prior_deviation)
 
     @property
     def _prior_deviation(self) -> float:
@@ -183,13 +202,17 @@ class BoxBatch(BoxRows):
         return self._score(self.model, row)
 
     def _score(self, model: DTCGP, row: int) -> float:
-        hyper = self.situation.state.hyper
-        variance = model.marginals(self._unit([row]))[1]
-        return float(variance) / (hyper.noise_var * hyper.scale**2)
+        return float(model.marginals(self._unit([row]))[1]) / self.table.noise_var
 
     def _hallucinate(self, row: int) -> None:
         super()._hallucinate(row)
-        self._imagined.append(row)
+        self._imagined.append([row])
+
+
+def hallucinated(model: DTCGP, X: Tensor, noise_var: float) -> DTCGP:
+    r"""The model conditioned on its own means at ``q x d`` points: variances fall, means stay."""
+    mean = model.marginals(X)[0].unsqueeze(-1).to(X)
+    return model.condition_on_observations(X, mean, noise=torch.full_like(mean, noise_var))
 
 
 def _coin(seed: int) -> float:

@@ -2,8 +2,10 @@ r"""How a box is searched: BoTorch's optimizers in the unit cube, whatever the s
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,8 +19,13 @@ from botorch.optim.optimize_mixed import (
 from botorch.utils.sampling import draw_sobol_samples, get_polytope_samples, manual_seed
 from torch import Tensor
 
+from botorch_bkb.validation import check_positive_integer
+
 #: How the acquisition function is maximised, unless the user says otherwise.
 OPTIONS: dict[str, Any] = {"num_restarts": 4, "raw_samples": 128}
+#: Arguments of ``optimize_acqf`` that are the optimizer's own.
+OURS = {"acq_function", "acq_function_sequence", "bounds", "q", "sequential", "return_best_only",
+        "batch_initial_conditions", "ic_generator", "return_full_tree"}  # fmt: skip
 #: Points drawn for a design under constraints that are not linear, for each that is wanted.
 TRIES = 1000
 
@@ -43,16 +50,33 @@ class Search:
     ) -> None:
         self.bounds = bounds
         self.options = {**OPTIONS, **(options or {})}
+        self._check_options()
         self.fixed: dict[int, float] = dict(self.options.pop("fixed_features", None) or {})
         self.nonlinear = self.options.pop("nonlinear_inequality_constraints", None)
         self.linear: dict[str, list[Linear]] = {
-            key: self.options.pop(key)
+            key: [(i, c.to(bounds), float(b)) for i, c, b in self.options.pop(key)]
             for key in ("inequality_constraints", "equality_constraints")
             if self.options.get(key)
         }
         self.discrete = {i: self._values(i, v) for i, v in (discrete_dims or {}).items()}
         for i, value in self.fixed.items():
             self._check_inside(i, bounds.new_tensor([value]), "fixed_features")
+
+    def _check_options(self) -> None:
+        known = set(inspect.signature(optimize_acqf).parameters) - OURS
+        unknown = set(self.options) - known
+        if unknown:
+            raise InputDataError(
+                "acquisition_options must be arguments of optimize_acqf other than "
+                f"{', '.join(sorted(OURS))}, got {', '.join(sorted(unknown))}."
+            )
+        check_positive_integer("num_restarts", self.options["num_restarts"])
+        check_positive_integer("raw_samples", self.options["raw_samples"])
+        if self.options["raw_samples"] < self.options["num_restarts"]:
+            raise InputDataError(
+                f"raw_samples must be at least num_restarts, got {self.options['raw_samples']} and "
+                f"{self.options['num_restarts']}."
+            )
 
     def _values(self, i: int, values: Sequence[float]) -> Tensor:
         out = torch.as_tensor(values, dtype=self.bounds.dtype, device=self.bounds.device)
@@ -131,7 +155,7 @@ class Search:
                 return self._maximise_mixed(acquisition, cube, fixed, options)
             if self.nonlinear:
                 options["nonlinear_inequality_constraints"] = self._unit_nonlinear()
-                options["ic_generator"] = self._feasible_starts
+                options["ic_generator"] = partial(self._feasible_starts, starts)
             else:
                 starts = starts[: options["num_restarts"] - 1]
                 options["batch_initial_conditions"] = starts.unsqueeze(-2)
@@ -168,27 +192,55 @@ class Search:
 
         return [(moved(c), within_point) for c, within_point in self.nonlinear]
 
-    def _feasible_starts(self, acq_function, bounds, q, num_restarts, *args, **kwargs) -> Tensor:
-        X = self.design(0, num_restarts, int(torch.randint(2**31, ())))
+    def _feasible_starts(
+        self, starts: Tensor, acq_function, bounds, q, num_restarts, *args, **kwargs
+    ) -> Tensor:
+        X = self._feasible(self.from_unit(starts))[:num_restarts]
+        if len(X) < num_restarts:
+            try:
+                more = self.design(0, num_restarts - len(X), int(torch.randint(2**31, ())))
+            except InputDataError:
+                if len(X) == 0:
+                    raise
+                more = X[torch.arange(num_restarts - len(X), device=X.device) % len(X)]
+            X = torch.cat([X, more])
         return self.to_unit(X).unsqueeze(-2)
+
+    def _feasible(self, X: Tensor) -> Tensor:
+        r"""Those rows that satisfy all constraints."""
+        for constraint, _ in self.nonlinear or ():
+            X = X[torch.stack([constraint(x) for x in X]) >= 0] if len(X) else X
+        for key, constraints in self.linear.items():
+            for indices, coefficients, bound in constraints:
+                slack = X[:, indices.to(X.device)] @ coefficients - bound
+                X = X[slack.abs() < 1e-6 if key.startswith("eq") else slack > -1e-6]
+        return X
 
     # ------------------------------------------------------------------ designs
 
     def design(self, start: int, n: int, seed: int) -> Tensor:
         r"""Points ``start .. start + n`` of a space-filling design, ``n x d`` in the box."""
+        wanted = start + n
         if self.linear:
-            with manual_seed(seed):
-                options: dict[str, Any] = {"seed": seed, "n_burnin": 1000, **self.linear}
-                X = get_polytope_samples(start + n, self.bounds, **options)
-            return self.snapped(X[start:].to(self.bounds))
-        tries = TRIES if self.nonlinear else 1
-        X = draw_sobol_samples(self.bounds, n=tries * (start + n), q=1, seed=seed).squeeze(-2)
-        X = self.snapped(X)
-        for constraint, _ in self.nonlinear or ():
-            X = X[torch.stack([constraint(x) for x in X]) >= 0]
-        if len(X) < start + n:
+            X = self._polytope(wanted if not self.discrete else 20 * wanted, seed)
+        else:
+            tries = TRIES if self.nonlinear else 1
+            X = draw_sobol_samples(self.bounds, n=tries * wanted, q=1, seed=seed).squeeze(-2)
+        drawn, X = len(X), self._feasible(self.snapped(X))
+        if len(X) < wanted:
             raise InputDataError(
-                f"Only {len(X)} of {tries * (start + n)} points of the box satisfy the nonlinear "
-                f"constraints, {start + n} are needed: tell results of feasible points first."
+                f"Only {len(X)} of {drawn} points of a design satisfy the constraints, {wanted} "
+                "are needed: tell results of feasible points first, or relax the constraints."
             )
-        return X[start : start + n]
+        return X[start:wanted]
+
+    def _polytope(self, n: int, seed: int) -> Tensor:
+        fixed = [
+            (torch.tensor([i], device=self.bounds.device), self.bounds.new_ones(1), value)
+            for i, value in self.fixed.items()
+        ]
+        options: dict[str, Any] = {"seed": seed, "n_burnin": 1000, **self.linear}
+        if fixed:
+            options["equality_constraints"] = [*options.get("equality_constraints", []), *fixed]
+        with manual_seed(seed):
+            return get_polytope_samples(n, self.bounds, **options).to(self.bounds)
