@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition import AcquisitionFunction, OneShotAcquisitionFunction
 from botorch.exceptions.errors import InputDataError
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.optim.optimize_mixed import (
@@ -156,9 +156,9 @@ class Search:
             if self.nonlinear:
                 options["nonlinear_inequality_constraints"] = self._unit_nonlinear()
                 options["ic_generator"] = partial(self._feasible_starts, starts)
-            else:
+            elif not isinstance(acquisition, OneShotAcquisitionFunction):
                 starts = starts[: options["num_restarts"] - 1]
-                options["batch_initial_conditions"] = starts.unsqueeze(-2)
+                options["batch_initial_conditions"] = starts.unsqueeze(-2) if len(starts) else None
             X, _ = optimize_acqf(acquisition, cube, fixed_features=fixed or None, **options)
         return X.detach()
 
