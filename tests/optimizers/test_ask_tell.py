@@ -344,7 +344,7 @@ class TestArms:
         [
             {"delta": 0.0}, {"delta": 1.0}, {"noise_var": 0.0}, {"noise_var": -1.0},
             {"norm_bound": -1.0}, {"norm_bound": "triple"}, {"oversampling": 0.0},
-            {"oversampling": "theory"}, {"oversampling": "much"}, {"batch_threshold": 1.0},
+            {"oversampling": "theory"}, {"oversampling": "much"}, {"batch_threshold": 0.5},
             {"width": "wide"}, {"width": -1.0}, {"width": float("nan")}, {"horizon": 0},
             {"max_dictionary": 0}, {"acquisition": "best"}, {"batch_rule": "all"},
             {"epsilon": 1.5}, {"max_batch_size": 0}, {"norm_bound": "double", "width": 2.0},
