@@ -25,7 +25,7 @@ from botorch.optim import optimize_acqf_discrete
 from tqdm import tqdm
 
 from benchmarks.bandits import Bandit, generated, load, rbf
-from benchmarks.common import circumstances, peak_memory, write_csv
+from benchmarks.common import circumstances, peak_memory, verdict, write_csv
 from benchmarks.transcription import play_bbkb
 from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, EpsilonGreedy, MiniGPUCB, arms
 from botorch_bkb.optimizers import Optimizer
@@ -152,7 +152,7 @@ class Report:
 
     def claim(self, what: str, asked: str, value: float, holds: bool) -> None:
         r"""What was asked, what was measured, and whether it holds."""
-        line = f"{what} | {asked} | {value:.3g} | {'holds' if holds else 'does not hold'}"
+        line = verdict(what, asked, value, holds)
         self.claims.append(line)
         tqdm.write(f"   {line}")
 

@@ -30,6 +30,11 @@ def write_csv(path: Path, comments: list[str], header: str, rows: list[str]) -> 
     path.write_text("\n".join([*(f"# {line}" for line in comments), header, *rows, ""]))
 
 
+def verdict(what: str, asked: str, value: float, holds: bool) -> str:
+    r"""What was asked, what was measured, and whether it holds."""
+    return f"{what} | {asked} | {value:.3g} | {'holds' if holds else 'does not hold'}"
+
+
 def peak_memory() -> float:
     r"""Peak memory of this process in MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -22,7 +22,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 from tqdm import tqdm
 
-from benchmarks.common import circumstances, write_csv
+from benchmarks.common import circumstances, verdict, write_csv
 from benchmarks.functions import BoxProblem, digits, rosenbrock, waves
 from botorch_bkb import (
     BKB,
@@ -213,10 +213,6 @@ class Results:
                 ratio = sampled / plain
                 what = f"{name} ucb T={t}: seconds of BKB over dense"
                 yield verdict(what, "<= 1", ratio, ratio <= 1)
-
-
-def verdict(what: str, asked: str, value: float, holds: bool) -> str:
-    return f"{what} | {asked} | {value:.3g} | {'holds' if holds else 'does not hold'}"
 
 
 def draw(results: Results, name: str, steps: int, path: Path) -> None:

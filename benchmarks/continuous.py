@@ -31,7 +31,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks.common import circumstances, write_csv
+from benchmarks.common import circumstances, verdict, write_csv
 from botorch_bkb import BBKB, BKB, GPUCB, AdaBBKB, AdaBKB
 from botorch_bkb.optimizers import Optimizer
 
@@ -233,10 +233,6 @@ def claims(runs: dict[Case, Run]) -> Iterator[str]:
         for method, ratio in ratios.items():
             what = f"{function}: {method}, average regret at T over at T/2"
             yield verdict(what, "< 0.8", ratio, ratio < 0.8)
-
-
-def verdict(what: str, asked: str, value: float, holds: bool) -> str:
-    return f"{what} | {asked} | {value:.3g} | {'holds' if holds else 'does not hold'}"
 
 
 def draw(runs: dict[Case, Run], path: Path) -> None:
