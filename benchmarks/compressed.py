@@ -83,7 +83,10 @@ def make(case: Case, problem: BoxProblem) -> Optimizer:
     if case.variant == "BKB":
         return BKB(acquisition=case.acquisition, **options)
     algorithm = COMPRESSED[case.acquisition]
-    return algorithm(epsilon=case.epsilon, discard="nothing" not in case.variant, **options)
+    if case.variant == "compressed":
+        return algorithm(epsilon=case.epsilon, **options)
+    # What is skipped cannot be discarded: here everything is evaluated, and believed.
+    return algorithm(epsilon=case.epsilon, discard=False, on_uninformative="evaluate", **options)
 
 
 def play(case: Case) -> Curve:
