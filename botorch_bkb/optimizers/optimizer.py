@@ -467,7 +467,7 @@ class Optimizer:
         Example:
             >>> import torch
             >>> from botorch_bkb import GPUCB
-            >>> optimizer = GPUCB(torch.rand(9, 2, dtype=torch.float64), seed=0)
+            >>> optimizer = GPUCB(torch.eye(9, dtype=torch.float64), seed=0)
             >>> optimizer.tell([3, 4], [1.0, 2.0])
             >>> optimizer.best().index
             4
