@@ -101,7 +101,8 @@ def play(case: Case) -> Curve:
         start = time.process_time()
         suggestion = optimizer.ask()
         clock += time.process_time() - start
-        to_do = suggestion[suggestion.informative]
+        awaited = torch.tensor([id_ >= 0 for id_ in suggestion.ids])
+        to_do = suggestion[awaited]
         Y = problem.observe(to_do.X, rng)
         start = time.process_time()
         optimizer.tell(to_do, Y)
@@ -109,7 +110,7 @@ def play(case: Case) -> Curve:
         if problem.value is not None:
             values += problem.value(suggestion.X).tolist()
         else:  # a skipped point is evaluated for the record only
-            skipped = problem.observe(suggestion.X[~suggestion.informative], apart)
+            skipped = problem.observe(suggestion.X[~awaited], apart)
             values += Y.tolist() + skipped.tolist()
         m = len(optimizer.dictionary) if case.variant == "BKB" else optimizer.model_order
         seconds += [clock] * len(suggestion)
