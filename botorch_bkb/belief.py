@@ -113,11 +113,15 @@ class Belief:
     def _mean_and_projection(
         self, kernel: Kernel, mean: Mean, X: Tensor, e: Embedding
     ) -> tuple[Tensor, Tensor | None]:
-        value = mean(X).double() + self.factor.mean(e)
-        if self.conditional is None:
+        value, V = mean(X).double() + self.factor.mean(e), self._projection(kernel, X, e)
+        if V is None or self.conditional is None:
             return value, None
-        V = self.conditional.project(e, kernel_matrix(kernel, X, self.extra_points))
         return value + (V @ self.conditional.coef.unsqueeze(-1)).squeeze(-1), V
+
+    def _projection(self, kernel: Kernel, X: Tensor, e: Embedding) -> Tensor | None:
+        if self.conditional is None:
+            return None
+        return self.conditional.project(e, kernel_matrix(kernel, X, self.extra_points))
 
     def moments(self, kernel: Kernel, mean: Mean, X: Tensor) -> tuple[Tensor, LinearOperator]:
         r"""Posterior mean ``... x q`` and joint covariance ``... x q x q`` at ``X``."""
@@ -130,10 +134,7 @@ class Belief:
     def covariance(self, kernel: Kernel, X: Tensor) -> Tensor:
         r"""Joint covariance ``... x q x q`` at ``X`` in float64."""
         e = self.embed(kernel, X)
-        if self.conditional is None:
-            return self._joint(kernel, X, e, None)
-        V = self.conditional.project(e, kernel_matrix(kernel, X, self.extra_points))
-        return self._joint(kernel, X, e, V)
+        return self._joint(kernel, X, e, self._projection(kernel, X, e))
 
     @staticmethod
     def _joint(kernel: Kernel, X: Tensor, e: Embedding, V: Tensor | None) -> Tensor:
@@ -154,8 +155,12 @@ class Belief:
         r"""Posterior means and variances ``... x q`` in float64, without their covariance."""
         e = self.embed(kernel, X)
         value, V = self._mean_and_projection(kernel, mean, X, e)
+        return value, self._diagonal(kernel, X, e, V)
+
+    @staticmethod
+    def _diagonal(kernel: Kernel, X: Tensor, e: Embedding, V: Tensor | None) -> Tensor:
         var = e.variance(kernel_diagonal(kernel, X))
-        return value, var if V is None else (var - V.square().sum(-1)).clamp_min(0)
+        return var if V is None else (var - V.square().sum(-1)).clamp_min(0)
 
     @torch.no_grad()
     def variance(self, kernel: Kernel, X: Tensor) -> Tensor:
@@ -164,11 +169,7 @@ class Belief:
         for rows in chunks(X.shape[-2]):
             x = X[..., rows, :]
             e = self.embed(kernel, x)
-            var = e.variance(kernel_diagonal(kernel, x))
-            if self.conditional is not None:
-                V = self.conditional.project(e, kernel_matrix(kernel, x, self.extra_points))
-                var = (var - V.square().sum(-1)).clamp_min(0)
-            out.append(var)
+            out.append(self._diagonal(kernel, x, e, self._projection(kernel, x, e)))
         return torch.cat(out, -1)
 
     def condition(
