@@ -57,9 +57,12 @@ class BoxRows(Batch):
 
     def _hallucinate(self, row: int) -> None:
         if row == len(self.table.X):
-            X = self.inputs[row : row + 1]
-            self.table.extend(self.situation.tables.tuning.inputs(X))
-            self.added.append(X)
+            self._add(self.inputs[row : row + 1])
+
+    def _add(self, X: Tensor) -> None:
+        r"""Put ``h x d`` inputs at the end of the table."""
+        self.table.extend(self.situation.tables.tuning.inputs(X))
+        self.added.append(X)
 
 
 class DesignBatch(BoxRows):

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 from botorch.exceptions.errors import InputDataError
@@ -170,37 +171,37 @@ class TreeBatch(BoxRows):
 
     def check_corners(self) -> None:
         r"""Raise unless corners are farthest from the centre in the kernel's metric."""
-        search, inputs = self.domain.search, self.situation.tables.tuning.inputs
-        metric = kernel_metric(self.situation.state.hyper.kernel)
+        search, metric = self.domain.search, self._metric
         centre, corner = self.tree.centres(), self.tree.upper
         for shrunk in (1.0, 0.3, 0.1):
             X = centre + shrunk * (search.design(0, SAMPLE, 0) - centre)
             end = centre + shrunk * (corner - centre)
-            farthest = metric(inputs(centre), inputs(end))
-            if (metric(inputs(centre).expand(len(X), -1), inputs(X)) > 1.001 * farthest).any():
+            if (metric(centre.expand(len(X), -1), X) > 1.001 * metric(centre, end)).any():
                 raise InputDataError(
                     "The kernel must fall with the distance in each coordinate: with this one some "
                     "point is farther from a cell's centre than its corners, and indices would be "
                     'no bounds. Use another kernel, or a radius of your own instead of "kernel".'
                 )
 
+    @cached_property
+    def _kernel_metric(self) -> Metric:
+        return kernel_metric(self.situation.state.hyper.kernel)
+
+    def _metric(self, a: Tensor, b: Tensor) -> Tensor:
+        r"""The kernel's, of inputs as the user knows them."""
+        inputs = self.situation.tables.tuning.inputs
+        return self._kernel_metric(inputs(a), inputs(b))
+
     def _variation(self, ids: Tensor) -> Tensor:
         r"""``V`` of some cells."""
-        state, tuning = self.situation.state, self.situation.tables.tuning
-        metric = kernel_metric(state.hyper.kernel)
-        if self.domain.in_users_units:
-            inner = metric
-
-            def metric(a: Tensor, b: Tensor) -> Tensor:
-                return inner(tuning.inputs(a), tuning.inputs(b))
-
+        metric = self._metric if self.domain.in_users_units else self._kernel_metric
         radii = self.domain.radius(self.tree, ids, metric)
         if radii.shape != ids.shape or not (radii.isfinite() & (radii >= 0)).all():
             raise InputDataError(
                 f"A radius must give each of {len(ids)} cells a finite number that is not "
                 f"negative, got {radii.flatten()[:5].tolist()} of shape {tuple(radii.shape)}."
             )
-        return state.norm_bound * radii
+        return self.situation.state.norm_bound * radii
 
     def _start_index(self) -> Tensor:
         half = self.width * self._var.sqrt()
@@ -250,10 +251,7 @@ class TreeBatch(BoxRows):
 
     def _split(self, cell: int) -> None:
         n, N = len(self.tree), self.domain.num_children
-        tuning, kernel = self.situation.tables.tuning, self.situation.state.hyper.kernel
-        metric = kernel_metric(kernel)
-        axis = self.tree.longest_side(cell, lambda a, b: metric(tuning.inputs(a), tuning.inputs(b)))
-        self.tree = self.tree.split(cell, axis, N)
+        self.tree = self.tree.split(cell, self.tree.longest_side(cell, self._metric), N)
         ids = torch.arange(n, n + N, device=self.cells.device)
         rows = self._rows_of(self.tree.centres(ids), int(self.cells[cell]))
         self.cells = torch.cat([self.cells, rows])
@@ -278,8 +276,7 @@ class TreeBatch(BoxRows):
         if new.any():
             X, start = centres[new], len(self.inputs)
             rows[new] = torch.arange(start, start + len(X), device=rows.device)
-            self.table.extend(self.situation.tables.tuning.inputs(X))
-            self.added.append(X)
+            self._add(X)
             self.inputs = torch.cat([self.inputs, X])
         return rows
 
