@@ -59,9 +59,10 @@ class Absorbing:
         believed = told.part(kept) if compression.discard else told
         state = self._with_norm_doubled(state, table, told)
         state = self._logged(state, table, believed)
+        answered = set(told.ids)
         state = replace(
             state,
-            pending={id_: p for id_, p in state.pending.items() if id_ not in told.ids},
+            pending={id_: p for id_, p in state.pending.items() if id_ not in answered},
             discarded=state.discarded + len(told.rows) - len(believed.rows),
             num_kept=state.num_kept + int(kept.sum()),
             incumbent=max([state.incumbent, *believed.rewards.tolist()]),

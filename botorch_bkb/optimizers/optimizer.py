@@ -29,7 +29,7 @@ from botorch_bkb.optimizers.compression import NO_COMPRESSION, Compression
 from botorch_bkb.optimizers.domains import Arms, Box, Domain, Situation, Strategy
 from botorch_bkb.optimizers.history import History
 from botorch_bkb.optimizers.hyperparameters import Tuning
-from botorch_bkb.optimizers.reading import Told, read_rewards, read_variances
+from botorch_bkb.optimizers.reading import Told, check_arms, read_rewards, read_variances
 from botorch_bkb.optimizers.resampling import Resampling, as_oversampling
 from botorch_bkb.optimizers.settling import Settling
 from botorch_bkb.optimizers.state import BatchRecord, Change, Pending, Recipe, State
@@ -183,7 +183,7 @@ class Optimizer:
         self.strategy = Strategy(
             acquisition, rule, self.exact, epsilon, max_batch_size, compression
         )
-        rows, extent = self.domain.rows, self.domain.extent
+        rows, extent = self.domain.index.X, self.domain.extent
         self.tuning = Tuning(extent, covar_module, noise_var, refit)
         width_rule = as_width(width, fitted=self.tuning.fits, theorem=self.theorem)
         sides = self.tuning.inputs(extent)
@@ -197,7 +197,7 @@ class Optimizer:
             float((sides.amax(0) - sides.amin(0)).max()),
         )
         self.resampling = Resampling(coupled, max_dictionary)
-        self.tables = Tables(rows, self.tuning, keep_coordinates)
+        self.tables = Tables(self.domain.index, self.tuning, keep_coordinates)
         self._generator = torch.Generator()
         if seed is None:
             self._generator.seed()
@@ -344,8 +344,7 @@ class Optimizer:
             width = self.widths.now(state, self._table())
             self._generator.set_state(state.random)
             seed = int(torch.randint(2**62, (), generator=self._generator))
-            cells = 0 if state.tree is None else len(state.tree)
-            record = BatchRecord(width, seed, stragglers, state.designed, cells)
+            record = BatchRecord(width, seed, stragglers, state.designed, state.num_cells)
             state = replace(state, batch=record, random=self._generator.get_state())
             self._state, self._cached_batch = state, None
         batch, self._cached_batch = self._cached_batch, None
@@ -494,8 +493,7 @@ class Optimizer:
         state, table, width = self._state, self._table(), self.width_now
         rows = self.domain.contenders(state)
         mean, var = (t[rows] for t in table.moments())
-        cells = 0 if state.tree is None else len(state.tree)
-        record = state.batch or BatchRecord(width, 0, (), cells=cells)
+        record = state.batch or BatchRecord(width, 0, (), cells=state.num_cells)
         situation = Situation(state, table, record._replace(stragglers=()), self.tables)
         highest = self.domain.highest_bound(self.strategy, situation)
         return max(0.0, highest - float((mean - width * var.sqrt()).max())) * state.hyper.scale
@@ -527,7 +525,7 @@ class Optimizer:
     @property
     def num_steps(self) -> int:
         r"""Results told and steps skipped so far: the papers' ``t``."""
-        return self._state.num_observations + self._state.skipped
+        return self._state.num_steps
 
     @property
     def model_order(self) -> int:
@@ -577,14 +575,14 @@ class Optimizer:
         Args:
             arms: ``A' x d``, of the same dtype. Inputs are scaled as for the first arms.
         """
-        domain = Arms(arms)
+        check_arms(arms)
         if arms.shape[-1] != self.arms.shape[-1] or arms.dtype != self.arms.dtype:
             raise InputDataError(
                 f"arms must be A x {self.arms.shape[-1]} of {self.arms.dtype}, as before, got "
                 f"{tuple(arms.shape)} of {arms.dtype}."
             )
         domain = Arms(arms.to(self.arms.device))
-        tables, state = self.tables.with_arms(domain.rows, self._state)
+        tables, state = self.tables.with_arms(domain.index, self._state)
         self.widths = replace(self.widths, num_arms=domain.num_arms)
         self.domain, self.tables, self._state = domain, tables, state
         self._cached_table, self._cached_batch = None, None

@@ -150,6 +150,16 @@ class State:
         r"""Results told, those left out of the belief included."""
         return self.history.num_observations + self.discarded
 
+    @property
+    def num_steps(self) -> int:
+        r"""Results told and steps skipped."""
+        return self.num_observations + self.skipped
+
+    @property
+    def num_cells(self) -> int:
+        r"""Cells of the tree; 0 where there is none."""
+        return 0 if self.tree is None else len(self.tree)
+
     def to_dict(self) -> dict[str, Any]:
         r"""Numbers, strings, lists and tensors: safe to load with ``weights_only=True``."""
         nested = {"history", "hyper", "recipe", "pending", "batch", "tree"}

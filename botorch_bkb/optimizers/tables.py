@@ -19,14 +19,14 @@ class Tables:
     r"""Makes the table of a state, the very same one to the last bit each time.
 
     Args:
-        arms: ``A x d``.
+        index: The ``A x d`` arms.
         tuning: How inputs are scaled.
         keep: Whether tables keep the coordinates of all arms.
     """
 
-    def __init__(self, arms: Tensor, tuning: Tuning, keep: bool) -> None:
-        self.arms, self.tuning, self.keep = arms, tuning, keep
-        self.index = RowIndex(arms)
+    def __init__(self, index: RowIndex, tuning: Tuning, keep: bool) -> None:
+        self.index, self.tuning, self.keep = index, tuning, keep
+        self.arms = index.X
         self._searched: tuple[State, DTCGP] | None = None
 
     def points(self, state: State, rows: Tensor) -> Tensor:
@@ -106,12 +106,12 @@ class Tables:
         dictionary = state.recipe.final_dictionary
         return replace(state, recipe=Recipe(state.history, len(state.added), dictionary))
 
-    def with_arms(self, arms: Tensor, state: State) -> tuple[Tables, State]:
+    def with_arms(self, index: RowIndex, state: State) -> tuple[Tables, State]:
         r"""The same for other arms, and the state with its rows renumbered.
 
         Whatever was observed or is pending and is no arm any more stays as an added row.
         """
-        tables = Tables(arms, self.tuning, self.keep)
+        tables = Tables(index, self.tuning, self.keep)
         return tables, replace(self._moved_to(tables, state), batch=None)
 
     def _moved_to(self, tables: Tables, state: State) -> State:

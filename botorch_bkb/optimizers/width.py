@@ -199,7 +199,7 @@ class Widths:
         r"""The width in posterior standard deviations."""
         progress = Progress(
             num_observations=state.history.num_observations,
-            num_steps=state.num_observations + state.skipped,
+            num_steps=state.num_steps,
             num_arms=self.num_arms,
             dim=table.X.shape[-1],
             side=self.side,

@@ -39,8 +39,8 @@ class Arms(Domain):
     def __init__(self, arms: Tensor) -> None:
         check_arms(arms)
         # What the user does to it later is nobody's business.
-        self.rows = self.extent = arms.detach().clone()
-        self.index = RowIndex(self.rows)
+        self.extent = arms.detach().clone()
+        self.index = RowIndex(self.extent)
         self.num_arms = len(arms)
 
     @property
@@ -74,7 +74,7 @@ class Arms(Domain):
 
     def points(self, batch: Batch, rows: Tensor) -> Tensor:
         r"""The arms."""
-        return self.rows[rows]
+        return self.index.X[rows]
 
     def indices(self, rows: Tensor) -> Tensor | None:
         r"""The rows themselves."""

@@ -66,7 +66,8 @@ class Box(Domain):
         check_bounds(bounds)
         check_positive_integer("num_initial", num_initial)
         self.bounds = self.extent = bounds.detach().clone()
-        self.rows = self.bounds.mean(0, keepdim=True)  # a table needs a row to start with
+        # A table needs a row to start with.
+        self.index = RowIndex(self.bounds.mean(0, keepdim=True))
         self.num_arms = 0
         self.num_initial = num_initial or 2 * self.dim + 2
         self.search = Search(self.bounds, discrete_dims, options)
@@ -80,7 +81,7 @@ class Box(Domain):
         r"""A suggestion, or inputs."""
         if not isinstance(points, Suggestion):
             points = self._as_inputs(points)
-        return read_points(points, RowIndex(self.rows), state.added, state.pending)
+        return read_points(points, self.index, state.added, state.pending)
 
     def _as_inputs(self, points: Tensor | Sequence) -> Tensor:
         try:

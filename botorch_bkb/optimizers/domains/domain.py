@@ -18,6 +18,7 @@ from botorch_bkb.optimizers.reading import Points
 from botorch_bkb.optimizers.state import BatchRecord, State
 from botorch_bkb.optimizers.suggestion import Suggestion
 from botorch_bkb.optimizers.tables import Tables
+from botorch_bkb.rows import RowIndex
 
 
 @dataclass(frozen=True)
@@ -68,20 +69,20 @@ class Domain(ABC):
     r"""A set to be searched.
 
     Attributes:
-        rows: ``r x d`` inputs with which the table starts.
+        index: The ``r x d`` inputs with which the table starts.
         extent: Inputs whose ranges are those of the domain.
         num_arms: How many of the rows may be picked; 0 where picks are made up.
         dim: ``d``.
     """
 
-    rows: Tensor
+    index: RowIndex
     extent: Tensor
     num_arms: int
 
     @property
     def dim(self) -> int:
         r"""Number of dimensions."""
-        return self.rows.shape[-1]
+        return self.extent.shape[-1]
 
     @property
     @abstractmethod
