@@ -263,13 +263,18 @@ def over_time(report: Report, setting: Setting, budget: int) -> None:
 
 
 def picking(report: Report, setting: Setting) -> None:
-    r"""A pick inside a batch."""
+    r"""A pick inside a batch: the time of all asks from 9,000 pulls on, over their picks."""
     optimizer = BBKB(setting.bandit.arms, seed=0, **setting.options(10_000))
     play(optimizer, setting.bandit, 9_000, 0)
-    start = time.perf_counter()
-    n = len(optimizer.ask())
-    value = 1e6 * (time.perf_counter() - start) / n
-    what = f"{setting.name}: microseconds a pick, batch of {n}"
+    generator, picks, seconds = torch.Generator().manual_seed(1), 0, 0.0
+    while picks < 2_000:
+        start = time.perf_counter()
+        suggestion = optimizer.ask()
+        seconds += time.perf_counter() - start
+        picks += len(suggestion)
+        optimizer.tell(suggestion, setting.bandit.rewards(suggestion.indices, generator))
+    value = 1e6 * seconds / picks
+    what = f"{setting.name}: microseconds a pick, {picks} picks"
     report.claim(what, "< 100", value, value < 100)
 
 
