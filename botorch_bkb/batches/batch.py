@@ -21,6 +21,8 @@ class Batch(ABC):
         rule: When the batch is complete.
         num_arms: Only the first ``num_arms`` rows of the table may be picked.
         stragglers: Rows asked earlier whose feedback is still out. They count as picked.
+        lost: Rows asked earlier whose feedback never came. They count as picked, and the rule does
+            not know of them.
         max_size: The most picks in a batch, whatever the rule says.
         threshold: The score a pick must exceed to be informative; by default all are.
         ends_uninformed: Whether a pick that is not informative ends the batch. The belief stays
@@ -43,12 +45,13 @@ class Batch(ABC):
         *,
         num_arms: int | None = None,
         stragglers: Sequence[int] = (),
+        lost: Sequence[int] = (),
         max_size: int | None = None,
         threshold: float | None = None,
         ends_uninformed: bool = False,
     ) -> None:
         self.table, self.rule, self.max_size = table, rule, max_size
-        self.stragglers, self.threshold = stragglers, threshold
+        self.stragglers, self.lost, self.threshold = tuple(stragglers), tuple(lost), threshold
         self.ends_uninformed = ends_uninformed
         self.num_arms = len(table.X) if num_arms is None else num_arms
         self.picks: list[int] = []
@@ -118,5 +121,5 @@ class Batch(ABC):
         ``c`` observations take ``tau`` to ``tau / (1 + c tau)``.
         """
         score = self._score_at_start(row)
-        earlier = self.picks.count(row) + list(self.stragglers).count(row)
+        earlier = self.picks.count(row) + (*self.stragglers, *self.lost).count(row)
         return score / (1 + earlier * score)

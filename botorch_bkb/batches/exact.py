@@ -78,7 +78,7 @@ class ExactBatch(Batch):
         self._pulls: list[int] = []
         self._C = self._var.new_empty(len(self._var), 0)
         self._P = self._var.new_empty(0, 0)
-        for row in self.stragglers:
+        for row in (*self.stragglers, *self.lost):
             self._hallucinate(row)
 
     def _choose(self) -> int:

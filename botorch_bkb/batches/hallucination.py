@@ -42,6 +42,7 @@ class Hallucination:
         self._folded = 0
         self._coordinates: dict[int, Tensor] = {}
         self._directions: dict[int, Tensor] = {}  # Q z of the rows picked since the last fold
+        self._lost: dict[int, float] = {}  # what lost rows have lost of their residual
 
     @cached_property
     def _residual(self) -> Tensor:
@@ -50,7 +51,7 @@ class Hallucination:
     def _residual_of(self, row: int) -> float:
         if row >= len(self._residual):  # added since
             del self._residual
-        return float(self._residual[row])
+        return float(self._residual[row]) - self._lost.get(row, 0.0)
 
     def _z(self, row: int) -> Tensor:
         if row not in self._coordinates:
@@ -74,6 +75,16 @@ class Hallucination:
             self._folded, self._directions = self.picked, {}
         return gain, g
 
+    def lose(self, row: int) -> tuple[float, Tensor]:
+        r"""The same for a row that nobody will observe; returns what it loses itself, and ``g``.
+
+        The dictionary may not explain it, and it would be picked again and again otherwise.
+        """
+        residual = max(0.0, self._residual_of(row))
+        fall = residual**2 / (self.table.noise_var + residual)
+        self._lost[row] = self._lost.get(row, 0.0) + fall
+        return fall, self.pick(row)[1]
+
     def variance(self, row: int, var: float | None = None, seen: int = 0) -> float:
         r"""The variance of a row after all picks.
 
@@ -94,4 +105,6 @@ class Hallucination:
         z = self.table.coordinates(rows).double()
         # From the beginning: one product is cheaper than to find out what each has seen.
         var = self._residual[rows] + squares_in(self._Q, z)
+        for row, fall in self._lost.items():
+            var[rows == row] -= fall
         return (var - squares(z @ self._G[: self.picked - self._folded].mT)).clamp_min(0)

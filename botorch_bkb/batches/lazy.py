@@ -84,7 +84,17 @@ class LazyBatch(Batch):
         self._unseen: list[Tensor] = []  # the others, ``g`` of each
         for row in self.stragglers:
             self._fall(row)
+        self._lose()
         self._begin()
+
+    def _lose(self) -> None:
+        if self.lost:
+            self._var = self._var.clone()
+        for row in self.lost:
+            fall, g = self._hallucination.lose(row)
+            self._unseen.append(g)
+            if row < self.num_arms:
+                self._var[row] -= fall
 
     def _choose(self) -> int:
         singles = 0

@@ -101,7 +101,9 @@ class GreedyBatch(Batch):
     ) -> None:
         super().__init__(table, rule, **kwargs)
         self.epsilon, self._generator = epsilon, generator
-        self._best = int(table.mean()[: self.num_arms].argmax())
+        mean = table.mean()[: self.num_arms].clone()
+        mean[[row for row in self.lost if row < self.num_arms]] = -torch.inf
+        self._best = int(mean.argmax())
 
     def _choose(self) -> int:
         device = self._generator.device

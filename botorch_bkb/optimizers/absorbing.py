@@ -59,10 +59,11 @@ class Absorbing:
         believed = told.part(kept) if compression.discard else told
         state = self._with_norm_doubled(state, table, told)
         state = self._logged(state, table, believed)
-        answered = set(told.ids)
+        answered, rows = set(told.ids), set(told.rows.tolist())
         state = replace(
             state,
             pending={id_: p for id_, p in state.pending.items() if id_ not in answered},
+            lost=tuple(row for row in state.lost if row not in rows),
             discarded=state.discarded + len(told.rows) - len(believed.rows),
             num_kept=state.num_kept + int(kept.sum()),
             incumbent=max([state.incumbent, *believed.rewards.tolist()]),

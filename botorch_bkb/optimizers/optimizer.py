@@ -45,11 +45,13 @@ from botorch_bkb.optimizers.width import Theorem, Width, Widths, as_width, doubl
 from botorch_bkb.validation import check_between, check_max_size, check_positive_integer
 
 #: Of saved states.
-VERSION = 2
+VERSION = 3
 #: Results whose information is judged at a time.
 BLOCK = 1024
 #: Changes of a table beyond which its recipe starts anew, without rows nobody needs.
 MOST_CHANGES = 512
+#: Points given up that later picks know of.
+MOST_LOST = 100
 
 
 class Optimizer:
@@ -344,7 +346,9 @@ class Optimizer:
             width = self.widths.now(state, self._table())
             self._generator.set_state(state.random)
             seed = int(torch.randint(2**62, (), generator=self._generator))
-            record = BatchRecord(width, seed, stragglers, state.designed, state.num_cells)
+            record = BatchRecord(
+                width, seed, stragglers, state.lost, state.designed, state.num_cells
+            )
             state = replace(state, batch=record, random=self._generator.get_state())
             self._state, self._cached_batch = state, None
         batch, self._cached_batch = self._cached_batch, None
@@ -410,6 +414,46 @@ class Optimizer:
         if len(state.recipe.changes) > MOST_CHANGES:
             state = self.tables.compacted(state)
             table = self.tables.follow(state)
+        self._replace(state, table)
+
+    @torch.no_grad()
+    def give_up(self, suggestion: Suggestion) -> None:
+        r"""No result will come of these points: they are pending no longer.
+
+        So that they are not asked again at once, later picks see variances as if the last hundred
+        of them had been observed; means stay. A late result may still be told by its inputs.
+
+        Args:
+            suggestion: A suggestion or part of one, none of it told.
+
+        Example:
+            >>> import torch
+            >>> from botorch_bkb import BKB
+            >>> optimizer = BKB(torch.eye(9, dtype=torch.float64), seed=0)
+            >>> suggestion = optimizer.ask()
+            >>> optimizer.give_up(suggestion)
+            >>> len(optimizer.pending), optimizer.ask().ids
+            (0, (1,))
+        """
+        if not isinstance(suggestion, Suggestion):
+            raise InputDataError(
+                "Only a suggestion or a part of one can be given up, got "
+                f"{type(suggestion).__name__}: pass what ask() returned, or `pending`."
+            )
+        state = self._state
+        asked = suggestion[torch.tensor([id_ >= 0 for id_ in suggestion.ids], dtype=torch.bool)]
+        if not len(asked):
+            return
+        rows, ids = self.domain.read(asked, state).rows.tolist(), set(asked.ids)
+        state = replace(
+            state,
+            pending={id_: point for id_, point in state.pending.items() if id_ not in ids},
+            lost=(*state.lost, *rows)[-MOST_LOST:],
+            batch=None,
+        )
+        table = self._take_table()
+        if not (state.pending or state.settled):
+            state, table = self._settling.settled(state, table)
         self._replace(state, table)
 
     def _with_known_noise(self, state: State, variances: Tensor | None) -> State:
@@ -494,7 +538,7 @@ class Optimizer:
         rows = self.domain.contenders(state)
         mean, var = (t[rows] for t in table.moments())
         record = state.batch or BatchRecord(width, 0, (), cells=state.num_cells)
-        situation = Situation(state, table, record._replace(stragglers=()), self.tables)
+        situation = Situation(state, table, record._replace(stragglers=(), lost=()), self.tables)
         highest = self.domain.highest_bound(self.strategy, situation)
         return max(0.0, highest - float((mean - width * var.sqrt()).max())) * state.hyper.scale
 

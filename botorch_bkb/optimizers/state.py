@@ -34,6 +34,7 @@ class BatchRecord(NamedTuple):
     width: float
     seed: int
     stragglers: tuple[int, ...]  #: rows pending when it began
+    lost: tuple[int, ...] = ()  #: rows given up before it
     designed: int = 0  #: points of the initial design handed out before it
     cells: int = 0  #: cells there were before it
     picks: tuple[int, ...] = ()  #: rows handed out
@@ -95,6 +96,7 @@ class State:
         settled: Whether the dictionary was drawn after the last observation.
         unasked: Pulls nobody asked for since the dictionary was drawn.
         pending: Points asked and not told, by id.
+        lost: Rows of the last points that were given up.
         next_id: The id of the next point asked.
         batch: The batch being asked, if any.
         log_sum: ``sum_s log(1 + tau)``, scores logged at selection.
@@ -138,6 +140,7 @@ class State:
     settled: bool = True
     unasked: int = 0
     pending: dict[int, Pending] = field(default_factory=dict)
+    lost: tuple[int, ...] = ()
     next_id: int = 0
     batch: BatchRecord | None = None
     log_sum: float = 0.0
@@ -162,12 +165,12 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         r"""Numbers, strings, lists and tensors: safe to load with ``weights_only=True``."""
-        nested = {"history", "hyper", "recipe", "pending", "batch", "tree"}
+        nested = {"history", "hyper", "recipe", "pending", "lost", "batch", "tree"}
         saved = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in nested}
         hyper, recipe, batch = self.hyper, self.recipe, None
         if self.batch is not None:
             batch = self.batch._asdict()
-            batch |= {key: list(batch[key]) for key in ("stragglers", "picks")}
+            batch |= {key: list(batch[key]) for key in ("stragglers", "lost", "picks")}
         return {
             **saved,
             "history": vars_of(self.history),
@@ -184,6 +187,7 @@ class State:
                 "changes": [change._asdict() for change in recipe.changes],
             },
             "pending": [[id_, *point] for id_, point in self.pending.items()],
+            "lost": list(self.lost),
             "batch": batch,
             "tree": None if self.tree is None else self.tree.to_dict(),
         }
@@ -212,7 +216,7 @@ class State:
         recipe["changes"] = tuple(Change(**change) for change in recipe["changes"])
         batch = saved["batch"]
         if batch is not None:
-            lists = {key: tuple(batch[key]) for key in ("stragglers", "picks")}
+            lists = {key: tuple(batch[key]) for key in ("stragglers", "lost", "picks")}
             batch = BatchRecord(**{**batch, **lists})
         return cls(
             **{
@@ -222,6 +226,7 @@ class State:
                 "hyper": Hyperparameters(kernel, **hyper),
                 "recipe": Recipe(**recipe),
                 "pending": {id_: Pending(*point) for id_, *point in saved["pending"]},
+                "lost": tuple(saved["lost"]),
                 "batch": batch,
                 "tree": None if saved["tree"] is None else PartitionTree(**saved["tree"]),
             }

@@ -118,7 +118,8 @@ class Tables:
         arms, device = tables.arms, tables.arms.device
         ids = list(state.pending)
         pending = torch.tensor([state.pending[id_].row for id_ in ids], device=device).long()
-        known = torch.cat([state.history.rows, pending]).unique()
+        lost = torch.tensor(state.lost, device=device).long()
+        known = torch.cat([state.history.rows, pending, lost]).unique()
         points = self.points(state, known)
         rows = tables.index.find(points)
         absent = torch.nonzero(rows < 0).squeeze(-1)
@@ -142,5 +143,6 @@ class Tables:
             recipe=Recipe(history, len(absent), dictionary),
             newest=newest,
             kept=renumbered(state.kept).sort().values,
+            lost=tuple(renumbered(lost).tolist()),
             pending={id_: state.pending[id_]._replace(row=row) for id_, row in places},
         )

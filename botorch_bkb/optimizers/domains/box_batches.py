@@ -126,7 +126,8 @@ class BoxBatch(BoxRows):
         self._base = self._model = situation.tables.search_model(situation.state, search.bounds)
         super().__init__(search, strategy, situation)
         # To be conditioned on when somebody asks, in the same portions after an interruption.
-        self._imagined = [list(self.stragglers)] if self.stragglers else []
+        unanswered = [*self.stragglers, *self.lost]
+        self._imagined = [unanswered] if unanswered else []
 
     @property
     def model(self) -> DTCGP:
@@ -140,7 +141,10 @@ class BoxBatch(BoxRows):
     def reward_model(self) -> DTCGP:
         r"""Over the unit cube, in units of the rewards: for acquisition functions of the user."""
         state, tables = self.situation.state, self.situation.tables
-        model, rows = tables.model(state, self.search.bounds), [*self.stragglers, *self.picks]
+        model, rows = (
+            tables.model(state, self.search.bounds),
+            [*self.stragglers, *self.lost, *self.picks],
+        )
         if not rows:
             return model
         return hallucinated(model, self._unit(rows), state.hyper.noise_var * state.hyper.scale**2)

@@ -49,7 +49,7 @@ class Situation:
     Attributes:
         state: The state of the run.
         table: Its table; the batch may add rows to it.
-        record: Width, seed and stragglers of the batch.
+        record: Width, seed and unanswered rows of the batch.
         tables: What the table was made by.
     """
 
@@ -122,6 +122,7 @@ def batch_options(strategy: Strategy, situation: Situation) -> dict[str, Any]:
     r"""Keyword arguments all batches take."""
     return {
         "stragglers": situation.record.stragglers,
+        "lost": situation.record.lost,
         "max_size": strategy.max_batch_size,
         "threshold": strategy.compression.threshold,
         "ends_uninformed": strategy.compression.ends_batch,

@@ -166,6 +166,8 @@ class TreeBatch(BoxRows):
         self._seen = torch.zeros_like(self.cells)
         for row in self.stragglers:
             self._hallucination.pick(row)
+        for row in self.lost:
+            self._hallucination.lose(row)
 
     # ------------------------------------------------------------------ bounds
 
