@@ -8,10 +8,11 @@ arms. The state is one frozen value that is replaced at the very end; the table 
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
 import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
@@ -139,6 +140,22 @@ class Optimizer:
     default_acquisition: ClassVar[str] = "ucb"
     default_batch_rule: ClassVar[str] = "one"
     theorem: ClassVar[Theorem] = "bkb"
+    #: What it was constructed with.
+    arguments: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        r"""Remembers the arguments, so that a journal can construct the same optimizer again."""
+        self = super().__new__(cls)
+        signature = inspect.signature(cls.__init__)
+        self.arguments = {}
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+        except TypeError:  # __init__ says it better
+            return self
+        for name, value in list(bound.arguments.items())[1:]:
+            is_rest = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+            self.arguments |= value if is_rest else {name: value}
+        return self
 
     def __init__(
         self,
@@ -629,6 +646,7 @@ class Optimizer:
         tables, state = self.tables.with_arms(domain.index, self._state)
         self.widths = replace(self.widths, num_arms=domain.num_arms)
         self.domain, self.tables, self._state = domain, tables, state
+        self.arguments = {**self.arguments, "arms": arms}
         self._cached_table, self._cached_batch = None, None
 
     # ------------------------------------------------------------------ saving

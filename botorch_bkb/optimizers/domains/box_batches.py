@@ -141,10 +141,8 @@ class BoxBatch(BoxRows):
     def reward_model(self) -> DTCGP:
         r"""Over the unit cube, in units of the rewards: for acquisition functions of the user."""
         state, tables = self.situation.state, self.situation.tables
-        model, rows = (
-            tables.model(state, self.search.bounds),
-            [*self.stragglers, *self.lost, *self.picks],
-        )
+        model = tables.model(state, self.search.bounds)
+        rows = [*self.stragglers, *self.lost, *self.picks]
         if not rows:
             return model
         return hallucinated(model, self._unit(rows), state.hyper.noise_var * state.hyper.scale**2)
