@@ -10,6 +10,7 @@ from botorch_bkb.dictionaries import (
     RidgeLeverageSampling,
     epsilon_for_horizon,
 )
+from botorch_bkb.journal import JournalError
 from botorch_bkb.models import DTCGP, CompressedGP
 from botorch_bkb.optimizers import (
     BBKB,
@@ -28,6 +29,7 @@ from botorch_bkb.optimizers import (
     MiniGPUCB,
     Suggestion,
 )
+from botorch_bkb.runs import Callback, Result, StopAfter, StopAtGap, StopAtTarget, resume, run
 
 __all__ = [
     "BBKB",
@@ -41,6 +43,7 @@ __all__ = [
     "Automatic",
     "BatchCompleteError",
     "BudgetedUCB",
+    "Callback",
     "CompressedEI",
     "CompressedGP",
     "CompressedMPI",
@@ -50,10 +53,17 @@ __all__ = [
     "EpsilonGreedy",
     "FromAllocator",
     "InformationThreshold",
+    "JournalError",
     "MiniGPUCB",
+    "Result",
     "RidgeLeverageSampling",
+    "StopAfter",
+    "StopAtGap",
+    "StopAtTarget",
     "Suggestion",
     "__version__",
     "epsilon_for_horizon",
+    "resume",
+    "run",
     "select_baseline",
 ]

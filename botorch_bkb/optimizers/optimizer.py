@@ -618,6 +618,11 @@ class Optimizer:
         return self.widths.now(self._state, self._table())
 
     @property
+    def noise_is_known(self) -> bool:
+        r"""Whether results may come with variances of their own: they do, or it was given."""
+        return self.tuning.noise_fixed or self._state.noise_known is not None
+
+    @property
     def norm_bound(self) -> float:
         r"""``F``, as doubled so far, in the model's units."""
         return self._state.norm_bound

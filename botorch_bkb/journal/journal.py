@@ -1,0 +1,395 @@
+r"""``Journal``: the durable record of a run, one SQLite file.
+
+The order of writing makes a run safe against being killed at any moment: suggestions are
+committed before they are evaluated, and outcomes, together with the decision to tell them, before
+the optimizer hears of them. Since asking and telling are deterministic, the state of the optimizer
+follows from the last snapshot and the events after it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from botorch_bkb.journal.encoding import decode, encode
+from botorch_bkb.journal.errors import JournalError
+from botorch_bkb.journal.schema import (
+    APPLICATION,
+    PAGE_SIZE,
+    TABLES,
+    VERSION,
+    checksum,
+    create,
+    insert,
+)
+
+
+class Event(NamedTuple):
+    r"""Something the optimizer was asked or told."""
+
+    event: int
+    kind: str
+    requested: int | None
+    members: tuple[int, ...]
+
+
+class Asked(NamedTuple):
+    r"""One suggestion."""
+
+    suggestion: int
+    point: bytes
+    arm: int | None
+    id: int
+    batch: int
+
+
+class Outcome(NamedTuple):
+    r"""What became of a suggestion; ``reward`` is None if all attempts failed."""
+
+    suggestion: int
+    reward: float | None
+    variance: float | None
+    error: str | None
+    attempts: int
+    seconds: float
+    time: float
+
+
+class Measurement(NamedTuple):
+    r"""What was measured after a tell."""
+
+    event: int
+    dictionary: int
+    dimension: float
+    width: float
+    asking: float
+    telling: float
+    waiting: float
+
+
+class Journal:
+    r"""A journal that is open; use :meth:`create`, :meth:`append` or :meth:`read`.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "run.sqlite"
+        >>> with Journal.create(path, {"budget": 10}) as journal:
+        ...     journal.ask(None, [Asked(0, b"", 3, 0, 0)])
+        ...     journal.outcomes([Outcome(0, 1.5, None, None, 1, 0.1, 0.0)], told=[0])
+        >>> with Journal.read(path) as journal:
+        ...     [event.kind for event in journal.events()], journal.outcome_list()[0].reward
+        (['ask', 'tell'], 1.5)
+    """
+
+    def __init__(self, path: str | Path, connection: sqlite3.Connection, lock: Any) -> None:
+        self.path, self._connection, self._lock = Path(path), connection, lock
+        self._waiting: list[tuple[str, Sequence[Any]]] = []
+        self._synced = True
+        with self._errors():
+            (last,) = connection.execute("SELECT max(event) FROM events").fetchone()
+            (number,) = connection.execute("SELECT count(*) FROM attempts").fetchone()
+        self.last_event: int = last or 0
+        self._attempts: int = number
+
+    # ------------------------------------------------------------------ opening
+
+    @classmethod
+    def create(cls, path: str | Path, settings: dict[str, Any]) -> Self:
+        r"""A new file.
+
+        Args:
+            path: Where; nothing may be there.
+            settings: To be found again under :attr:`settings`.
+        """
+        encoded = {key: encode(value) for key, value in settings.items()}
+        rows = {"settings": [(k, v, checksum("settings", (k, v))) for k, v in encoded.items()]}
+        return cls.of_rows(path, rows)
+
+    @classmethod
+    def of_rows(cls, path: str | Path, rows: dict[str, list[tuple]]) -> Self:
+        r"""A new file with these rows of its tables, checksums included."""
+
+        def prepare(connection: sqlite3.Connection) -> None:
+            if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+                raise JournalError(
+                    f"{path} exists. Go on with its run: resume({str(path)!r}, objective); or "
+                    "choose another name for a new one."
+                )
+            connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            for table in TABLES:
+                connection.execute(create(table))
+                connection.executemany(insert(table), rows.get(table, []))
+            connection.execute("COMMIT")
+
+        return cls._opened(path, prepare)
+
+    @classmethod
+    def append(cls, path: str | Path) -> Self:
+        r"""A file that exists, to go on with it; nobody else may have it open for that."""
+        _check_exists(path)
+        return cls._opened(path, lambda connection: _check_kind(connection, path))
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        r"""A file that exists, to look at, even while a run writes to it."""
+        _check_exists(path)
+        check = lambda connection: _check_kind(connection, path)  # noqa: E731
+        return cls._opened(path, check, readonly=True)
+
+    @classmethod
+    def _opened(
+        cls, path: str | Path, prepare: Callable[[sqlite3.Connection], None], readonly: bool = False
+    ) -> Self:
+        path = Path(path)
+        with ExitStack() as cleanup, errors(path):
+            lock = None
+            if not readonly:
+                lock = locked(path)
+                cleanup.callback(lock.close)
+            uri = f"{path.resolve().as_uri()}?mode={'ro' if readonly else 'rwc'}"
+            connection = sqlite3.connect(
+                uri, uri=True, isolation_level=None, timeout=10, check_same_thread=False
+            )
+            cleanup.callback(connection.close)
+            prepare(connection)
+            journal = cls(path, connection, lock)
+            cleanup.pop_all()
+        return journal
+
+    def close(self) -> None:
+        r"""Write what waits, and let others open it."""
+        if self._lock is not None and self._waiting:
+            with self._transaction(durable=True):
+                pass
+        self._connection.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ writing
+
+    def ask(self, requested: int | None, asked: Sequence[Asked]) -> None:
+        r"""Points were asked; to be called before any of them is evaluated.
+
+        Args:
+            requested: How many were to be asked; None for a whole batch.
+            asked: What came of it, perhaps nothing.
+        """
+        # Not on the disk before the first outcome is: nothing was paid for until then.
+        with self._transaction(durable=False):
+            self._append("suggestions", asked)
+            self._event("ask", requested, [a.suggestion for a in asked])
+
+    def outcomes(self, outcomes: Sequence[Outcome], told: Sequence[int] = ()) -> None:
+        r"""Outcomes have arrived; once this returns they are safe.
+
+        Args:
+            outcomes: They.
+            told: Suggestions whose outcomes the optimizer is told now, some of them earlier ones.
+        """
+        with self._transaction(durable=True):
+            self._append("outcomes", outcomes)
+            if told:
+                self._event("tell", None, told)
+
+    def attempt_failed(self, suggestion: int, error: str) -> None:
+        r"""An evaluation failed and is repeated."""
+        self._waiting.append(("attempts", (self._attempts, suggestion, error, time.time())))
+        self._attempts += 1
+
+    def measured(self, measurement: Measurement) -> None:
+        r"""To be written with whatever is written next."""
+        self._waiting.append(("measurements", measurement))
+
+    def snapshot(self, state: dict[str, Any]) -> None:
+        r"""The state after the last event, so that earlier ones need not be replayed."""
+        data = encode(state)
+        with self._transaction(durable=False):
+            first = "(SELECT min(event) FROM snapshots)"
+            self._connection.execute(f"DELETE FROM snapshots WHERE event > {first}")
+            self._connection.execute("DELETE FROM snapshots WHERE event = ?", [self.last_event])
+            self._append("snapshots", [(self.last_event, data)])
+
+    def _event(self, kind: str, requested: int | None, members: Sequence[int]) -> None:
+        blob = np.asarray(members, dtype="<i8").tobytes()
+        row = (self.last_event + 1, kind, requested, blob, time.time())
+        self._append("events", [row])
+        self.last_event += 1
+
+    def _append(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
+        signed = [(*row, checksum(table, row)) for row in rows]
+        self._connection.executemany(insert(table), signed)
+
+    @contextmanager
+    def _transaction(self, durable: bool) -> Iterator[None]:
+        r"""All or nothing.
+
+        Args:
+            durable: Whether it must survive a power cut; all before it does then. Every
+                transaction survives the end of the process.
+        """
+        last = self.last_event
+        with self._errors():
+            if durable is not self._synced:
+                mode = "FULL" if durable else "NORMAL"
+                self._connection.execute(f"PRAGMA synchronous = {mode}")
+                self._synced = durable
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                for table, row in self._waiting:
+                    self._append(table, [row])
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self.last_event = last
+                with suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+                raise
+            self._waiting = []
+
+    def _errors(self) -> Any:
+        return errors(self.path)
+
+    # ------------------------------------------------------------------ reading
+
+    def rows(self, table: str, where: str = "") -> list[tuple]:
+        r"""Rows of a table in order, checked.
+
+        Raises:
+            JournalError: One of them is damaged.
+        """
+        with self._errors():
+            found = self._connection.execute(f"SELECT * FROM {table} {where}").fetchall()
+        for *values, expected in found:
+            if checksum(table, values) != expected:
+                raise damaged(self.path, f"a record of {table}")
+        return [tuple(values) for *values, _ in found]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        r"""What the file was created with."""
+        try:
+            return {key: decode(value) for key, value in self.rows("settings")}
+        except ValueError as error:
+            raise damaged(self.path, "the settings") from error
+
+    def events(self, after: int = 0) -> list[Event]:
+        r"""What the optimizer was asked and told, in order."""
+        return [
+            Event(event, kind, requested, tuple(np.frombuffer(members, "<i8").tolist()))
+            for event, kind, requested, members, _ in self.rows("events", f"WHERE event > {after}")
+        ]
+
+    def suggestion_list(self) -> list[Asked]:
+        r"""All suggestions."""
+        return [Asked(*row) for row in self.rows("suggestions")]
+
+    def outcome_list(self) -> list[Outcome]:
+        r"""All outcomes, in order of the suggestions."""
+        return [Outcome(*row) for row in self.rows("outcomes")]
+
+    def measurement_list(self) -> list[Measurement]:
+        r"""All measurements."""
+        return [Measurement(*row) for row in self.rows("measurements")]
+
+    def last_snapshot(self) -> tuple[int, dict[str, Any]] | None:
+        r"""The latest one that is whole, and the event after which it was taken."""
+        with self._errors():
+            found = self._connection.execute("SELECT event FROM snapshots ORDER BY event DESC")
+            events = [event for (event,) in found.fetchall()]
+        for event in events:
+            with suppress(JournalError, ValueError):
+                ((_, data),) = self.rows("snapshots", f"WHERE event = {event}")
+                return event, decode(data)
+        return None
+
+    def check(self) -> None:
+        r"""Raise unless the file is whole."""
+        with self._errors():
+            (verdict,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise damaged(self.path, verdict)
+        for table in TABLES:
+            if table != "snapshots":
+                self.rows(table)
+
+
+def damaged(path: str | Path, what: str) -> JournalError:
+    r"""The error for a file that is not what was written."""
+    return JournalError(
+        f"{path} is damaged ({what}). Salvage its complete records: "
+        f"python -m botorch_bkb recover {path} NEW_FILE"
+    )
+
+
+def locked(path: Path) -> sqlite3.Connection:
+    r"""Hold the lock of a journal until the connection is closed, or the process ends.
+
+    It is a transaction on an empty file beside the journal, which leaves readers alone.
+    """
+    lock = sqlite3.connect(path.with_name(path.name + "-lock"), isolation_level=None, timeout=0.2)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        lock.close()
+        if "locked" not in str(error):
+            raise
+        raise JournalError(
+            f"{path} is in use: another process writes to it, or another run of this one. Wait "
+            "until it has ended, or give the run a journal of its own."
+        ) from None
+    return lock
+
+
+@contextmanager
+def errors(path: str | Path) -> Iterator[None]:
+    r"""Say what SQLite's errors mean for a journal."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        said = str(error)
+        if "full" in said:
+            remedy = "everything before is written: make room on the disk, then resume"
+        elif "readonly" in said or "unable to open" in said:
+            folder = Path(path).resolve().parent
+            remedy = f"the folder {folder} must exist, and file and folder must be writable"
+        elif "disk I/O" in said:
+            remedy = "everything before is written: see to the disk, then resume"
+        elif "locked" in said or "busy" in said:
+            remedy = "another process holds it: wait until it has ended"
+        else:
+            raise damaged(path, said) from error
+        raise JournalError(f"{path}: {said}; {remedy}.") from error
+
+
+def _check_exists(path: str | Path) -> None:
+    if not os.path.exists(path):
+        raise JournalError(f"There is no journal {path}: give the file that run() wrote.")
+
+
+def _check_kind(connection: sqlite3.Connection, path: str | Path) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise damaged(path, "it is no journal, or its first page is lost")
+    if version != VERSION:
+        raise JournalError(
+            f"{path} has version {version} of the format, this botorch_bkb reads version "
+            f"{VERSION}: install the one that wrote it."
+        )

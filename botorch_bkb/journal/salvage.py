@@ -1,0 +1,182 @@
+r"""What can be saved from a damaged journal: every record that is whole, wherever it lies.
+
+SQLite reads a table from its root downwards, so one damaged page hides all below it. Here every
+page of the file, and of the log beside it, is read on its own: rows are found through the page they
+are on, and their checksums say which are whole.
+
+References:
+    The layout of pages, cells and records: the SQLite documentation, "Database File Format".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from botorch_bkb.journal.errors import JournalError
+from botorch_bkb.journal.journal import Journal
+from botorch_bkb.journal.schema import PAGE_SIZE, TABLES, checksum
+
+LEAF = 0x0D
+FRAME_HEADER, LOG_HEADER, FILE_HEADER = 24, 32, 100
+
+
+def recover(path: str | Path, new: str | Path) -> dict[str, int]:
+    r"""Write every complete record of a damaged journal to a new one.
+
+    Args:
+        path: The damaged file; it is only read.
+        new: The file to be written.
+
+    Returns:
+        How many rows of each table were found.
+
+    Raises:
+        JournalError: There is nothing to be saved, or ``new`` exists.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise JournalError(f"There is no file {path}.")
+    found: dict[str, dict[Any, tuple]] = {table: {} for table in TABLES}
+    pages = _pages(path)
+    for number, page in pages.items():
+        for row in _rows(page, FILE_HEADER if number == 1 else 0, pages):
+            for table, columns in TABLES.items():
+                if len(row) == len(columns) + 2:
+                    values, expected = _as_inserted(row, list(columns.values())), row[-1]
+                    if checksum(table, values) == expected:
+                        found[table][values[0]] = (*values, expected)
+    rows = {table: [kept[key] for key in sorted(kept)] for table, kept in found.items()}
+    if not any(rows.values()):
+        raise JournalError(f"{path} has no complete record.")
+    Journal.of_rows(new, rows).close()
+    return {table: len(kept) for table, kept in rows.items()}
+
+
+def _as_inserted(row: tuple, kinds: list[str]) -> list[Any]:
+    r"""Values as they were before SQLite saved space."""
+    rowid, *values, _ = row
+    if kinds[0].startswith("INTEGER"):
+        values[0] = rowid
+    return [
+        float(value) if kind == "REAL" and isinstance(value, int) else value
+        for value, kind in zip(values, kinds, strict=True)
+    ]
+
+
+def _pages(path: Path) -> dict[int, bytes]:
+    r"""Pages by number, from the file and, where they are newer, from its log."""
+    data = path.read_bytes()
+    pages = {
+        1 + start // PAGE_SIZE: data[start : start + PAGE_SIZE]
+        for start in range(0, len(data) - PAGE_SIZE + 1, PAGE_SIZE)
+    }
+    log = path.with_name(path.name + "-wal")
+    if log.exists():
+        pages |= _logged(log.read_bytes())
+    return pages
+
+
+def _logged(log: bytes) -> dict[int, bytes]:
+    r"""Pages of complete transactions, the latest of each."""
+    salt = log[16:24]
+    pages: dict[int, bytes] = {}
+    open_pages: dict[int, bytes] = {}
+    size = FRAME_HEADER + PAGE_SIZE
+    for start in range(LOG_HEADER, len(log) - size + 1, size):
+        number, commits = struct.unpack_from(">II", log, start)
+        if log[start + 8 : start + 16] != salt:
+            break
+        open_pages[number] = log[start + FRAME_HEADER : start + size]
+        if commits:
+            pages |= open_pages
+            open_pages = {}
+    return pages
+
+
+def _rows(page: bytes, start: int, pages: dict[int, bytes]) -> Iterator[tuple]:
+    r"""Row number and values of each cell of a page that can be read."""
+    if page[start] != LEAF:
+        return
+    (cells,) = struct.unpack_from(">H", page, start + 3)
+    for i in range(cells):
+        try:
+            (place,) = struct.unpack_from(">H", page, start + 8 + 2 * i)
+            size, place = _varint(page, place)
+            rowid, place = _varint(page, place)
+            yield (rowid, *_record(_payload(page, place, size, pages)))
+        except (IndexError, KeyError, ValueError, struct.error):
+            continue
+
+
+def _payload(page: bytes, place: int, size: int, pages: dict[int, bytes]) -> bytes:
+    r"""The bytes of a record, some of them perhaps on other pages."""
+    most = PAGE_SIZE - 35
+    if size <= most:
+        return _exactly(page[place : place + size], size)
+    least = (PAGE_SIZE - 12) * 32 // 255 - 23
+    here = least + (size - least) % (PAGE_SIZE - 4)
+    here = here if here <= most else least
+    if size > PAGE_SIZE * len(pages):
+        raise ValueError
+    parts, rest = [page[place : place + here]], size - here
+    (number,) = struct.unpack_from(">I", page, place + here)
+    while rest > 0:
+        more = pages[number]
+        (number,) = struct.unpack_from(">I", more)
+        parts.append(more[4 : 4 + min(rest, PAGE_SIZE - 4)])
+        rest -= len(parts[-1])
+    return _exactly(b"".join(parts), size)
+
+
+def _exactly(data: bytes, size: int) -> bytes:
+    if len(data) != size:
+        raise ValueError
+    return data
+
+
+def _record(data: bytes) -> list[Any]:
+    r"""The values of a record."""
+    end, place = _varint(data, 0)
+    types = []
+    while place < end:
+        kind, place = _varint(data, place)
+        types.append(kind)
+    values, place = [], end
+    for kind in types:
+        value, place = _value(kind, data, place)
+        values.append(value)
+    return values
+
+
+def _value(kind: int, data: bytes, place: int) -> tuple[Any, int]:
+    if kind in (0, 8, 9):
+        return {0: None, 8: 0, 9: 1}[kind], place
+    if kind < 7:
+        size = (1, 2, 3, 4, 6, 8)[kind - 1]
+        raw = _exactly(data[place : place + size], size)
+        return int.from_bytes(raw, "big", signed=True), place + size
+    if kind == 7:
+        return struct.unpack_from(">d", data, place)[0], place + 8
+    if kind < 12:
+        raise ValueError
+    size = (kind - 12) // 2
+    raw = _exactly(data[place : place + size], size)
+    return (raw if kind % 2 == 0 else raw.decode()), place + size
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    value = 0
+    for i in range(9):
+        byte = data[place + i]
+        if i == 8:
+            value = value << 8 | byte
+            break
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            break
+    if value >= 1 << 63:
+        value -= 1 << 64
+    return value, place + i + 1

@@ -1,0 +1,81 @@
+r"""The tables of a journal, all of them only ever appended to.
+
+Every row ends in a checksum of the others, so that a record is known to be whole wherever it is
+found, and no flipped bit is taken for a result.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+#: Of the files.
+VERSION = 1
+#: Marks a SQLite file as a journal of ours.
+APPLICATION = 0x424B_424A
+PAGE_SIZE = 4096
+
+TABLES: dict[str, dict[str, str]] = {
+    "settings": {"key": "TEXT PRIMARY KEY", "value": "BLOB"},
+    # What the optimizer was asked and told, in order: replayed, it arrives at the same state.
+    "events": {
+        "event": "INTEGER PRIMARY KEY",
+        "kind": "TEXT",  # ask or tell
+        "requested": "INTEGER",  # how many points; null for all
+        "members": "BLOB",  # suggestions asked or told, int64
+        "time": "REAL",
+    },
+    "suggestions": {
+        "suggestion": "INTEGER PRIMARY KEY",
+        "point": "BLOB",  # d numbers of the optimizer's dtype
+        "arm": "INTEGER",  # null over a box
+        "id": "INTEGER",  # by which the optimizer knows it; -1 if no result is expected
+        "batch": "INTEGER",
+    },
+    "outcomes": {
+        "suggestion": "INTEGER PRIMARY KEY",
+        "reward": "REAL",  # null if all attempts failed
+        "variance": "REAL",
+        "error": "TEXT",
+        "attempts": "INTEGER",
+        "seconds": "REAL",
+        "time": "REAL",
+    },
+    # Attempts that failed and were repeated.
+    "attempts": {
+        "number": "INTEGER PRIMARY KEY",
+        "suggestion": "INTEGER",
+        "error": "TEXT",
+        "time": "REAL",
+    },
+    "measurements": {
+        "event": "INTEGER PRIMARY KEY",  # the tell after which it was measured
+        "dictionary": "INTEGER",
+        "dimension": "REAL",
+        "width": "REAL",
+        "asking": "REAL",
+        "telling": "REAL",
+        "waiting": "REAL",
+    },
+    # States of the optimizer after an event; caches of what the events say.
+    "snapshots": {"event": "INTEGER PRIMARY KEY", "state": "BLOB"},
+}
+
+
+def create(table: str) -> str:
+    r"""The statement that makes a table."""
+    columns = [f"{name} {kind}" for name, kind in TABLES[table].items()]
+    return f"CREATE TABLE {table} ({', '.join(columns)}, checksum INTEGER NOT NULL)"
+
+
+def insert(table: str) -> str:
+    r"""The statement that appends a row."""
+    marks = ", ".join("?" * (len(TABLES[table]) + 1))
+    return f"INSERT INTO {table} VALUES ({marks})"
+
+
+def checksum(table: str, values: Sequence[Any]) -> int:
+    r"""Of a row, and of the table it belongs to."""
+    plain = [zlib.crc32(v) if isinstance(v, (bytes, memoryview)) else v for v in values]
+    return zlib.crc32(repr((table, *plain)).encode())

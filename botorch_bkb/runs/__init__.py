@@ -1,0 +1,7 @@
+r"""Runs: the loop that evaluates, on any executor, written down in a journal."""
+
+from botorch_bkb.runs.callbacks import Callback, StopAfter, StopAtGap, StopAtTarget
+from botorch_bkb.runs.result import Result
+from botorch_bkb.runs.runs import resume, run
+
+__all__ = ["Callback", "Result", "StopAfter", "StopAtGap", "StopAtTarget", "resume", "run"]

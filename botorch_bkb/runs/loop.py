@@ -1,0 +1,327 @@
+r"""The loop: ask, write down, evaluate, write down, tell."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+from botorch_bkb.journal import Asked, Journal, Measurement, Outcome
+from botorch_bkb.optimizers import BatchCompleteError, ConvergedError, Optimizer
+from botorch_bkb.runs.callbacks import Callback
+from botorch_bkb.runs.evaluation import Answer, Evaluator, EvaluatorLost
+from botorch_bkb.runs.points import Point, Reward, points_of, tell
+from botorch_bkb.runs.result import Result, history_table, rewarded
+
+logger = logging.getLogger("botorch_bkb")
+
+#: Snapshots come after so many seconds of asking and telling, and cost a twentieth of them at most.
+SNAPSHOT_SECONDS, SNAPSHOT_SHARE = 1.0, 0.05
+#: If nothing but failures came of so many points, something is wrong with the objective.
+FIRST_FAILURES = 20
+
+
+@dataclass(eq=False)
+class Past:
+    r"""What has happened in a run so far.
+
+    Attributes:
+        points: All points by number.
+        outcomes: What came of them.
+        told: The event in which each was told to the optimizer.
+        measurements: What was measured after each event.
+    """
+
+    points: dict[int, Point] = field(default_factory=dict)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    told: dict[int, int] = field(default_factory=dict)
+    measurements: dict[int, Measurement] = field(default_factory=dict)
+
+    @property
+    def open(self) -> list[Point]:
+        r"""Points whose outcome is awaited."""
+        return [p for n, p in self.points.items() if p.id != -1 and n not in self.outcomes]
+
+    @property
+    def ready(self) -> list[int]:
+        r"""Outcomes the optimizer does not know of."""
+        return [number for number in self.outcomes if number not in self.told]
+
+
+class Loop:
+    r"""One run.
+
+    Args:
+        optimizer: The optimizer.
+        evaluator: Where points are evaluated.
+        budget: How many points in all, skipped and failed ones included.
+        journal: Where everything is written down, if anywhere.
+        callbacks: What looks on.
+        asynchronous: Whether free workers get points while others are still out.
+        retries: How often a failed evaluation is repeated.
+        past: What has happened before.
+
+    Attributes:
+        num_asked: Points asked.
+        num_done: Points that came back, failed, or were skipped.
+        best_reward: The highest reward so far.
+        stopped: Why the run has ended; empty while it goes on.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        evaluator: Evaluator,
+        budget: int,
+        *,
+        journal: Journal | None = None,
+        callbacks: Sequence[Callback] = (),
+        asynchronous: bool = False,
+        retries: int = 0,
+        past: Past | None = None,
+    ) -> None:
+        self.optimizer, self.evaluator, self.budget = optimizer, evaluator, budget
+        self.journal, self.callbacks, self.retries = journal, callbacks, retries
+        self.asynchronous = asynchronous and evaluator.free is not None
+        self.past = past or Past()
+        self.stopped = ""
+        rewards = [o.reward for o in self.past.outcomes.values() if o.reward is not None]
+        self.best_reward = max(rewards, default=-math.inf)
+        self.num_asked = max(self.past.points, default=-1) + 1
+        self.num_done = self.num_asked - len(self.past.open)
+        self._num_rewards = len(rewards)
+        self._attempts: dict[int, int] = {}
+        self._tells = len({*self.past.told.values()})
+        self._events = journal.last_event if journal else self._tells
+        self._ready = self.past.ready
+        self._asking = self._waiting = 0.0
+        self._unsaved, self._snapshot_cost = 0.0, 0.0
+
+    def stop(self, reason: str) -> None:
+        r"""Ask for no more points; those under way are waited for."""
+        self.stopped = self.stopped or reason
+
+    # ------------------------------------------------------------------ all of it
+
+    def run(self) -> Result:
+        r"""Until the budget is spent or something stops it."""
+        start = time.perf_counter()
+        try:
+            self._go_on()
+        except KeyboardInterrupt:
+            self.stop("interrupted")
+            logger.warning("Interrupted after %d of %d points.", self.num_done, self.budget)
+        except EvaluatorLost as error:
+            self.stop(str(error))
+            logger.error("Stopped: %s", error)
+        self._end()
+        return self.result(time.perf_counter() - start)
+
+    def _go_on(self) -> None:
+        self._adopt_pending()
+        self.evaluator.submit(self.past.open)
+        if self._ready and not self.evaluator.busy:
+            self._told([])
+        while True:
+            self._ask()
+            if not self.evaluator.busy:
+                if self.stopped or self.num_asked >= self.budget:
+                    break
+                continue  # all points were skipped
+            self._collect()
+        self.stop("budget spent")
+
+    def _adopt_pending(self) -> None:
+        r"""Points that were asked before the run are evaluated in it."""
+        known = {point.id for point in self.past.points.values()}
+        pending = self.optimizer.pending
+        if set(pending.ids) - known:
+            self._suggested(0, points_of(pending, self.num_asked, self._tells))
+
+    def _end(self) -> None:
+        if self.journal is not None:
+            if self._unsaved:
+                self._snapshot()
+        elif self._ready:  # nobody else remembers them
+            self._told([])
+        for callback in self.callbacks:
+            callback.on_stop(self)
+
+    def result(self, seconds: float) -> Result:
+        r"""What has come of it so far."""
+        past, optimizer = self.past, self.optimizer
+        points = [past.points[number] for number in sorted(past.points)]
+        X, Y, failures = rewarded(points, past.outcomes, optimizer.tables.arms)
+        best = optimizer.best() if optimizer.num_observations else None
+        history = history_table(points, past.outcomes, past.told, past.measurements)
+        skipped = sum(point.id == -1 for point in points)
+        return Result(X, Y, best, history, failures, skipped, self.stopped, seconds, optimizer)
+
+    # ------------------------------------------------------------------ asking
+
+    def _ask(self) -> None:
+        left, free = self.budget - self.num_asked, self.evaluator.free
+        if self.stopped or left <= 0:
+            return
+        if not self.asynchronous:
+            if self.evaluator.busy:
+                return
+            free = None
+        if free == 0:
+            return
+        requested = left if free is None else min(left, free)
+        with shielded():
+            start = time.perf_counter()
+            try:
+                suggestion = self.optimizer.ask(requested)
+                points = points_of(suggestion, self.num_asked, self._tells)
+            except BatchCompleteError:
+                points = []
+            except ConvergedError as error:
+                self.stop(f"converged: {error}")
+                return
+            self._asking += time.perf_counter() - start
+            self._suggested(requested, points)
+        if not (points or self.evaluator.busy):
+            self.stop("the optimizer waits for results of points that are not under way")
+        for callback in self.callbacks:
+            callback.on_ask(self, points)
+        self.evaluator.submit([point for point in points if point.id != -1])
+
+    def _suggested(self, requested: int, points: list[Point]) -> None:
+        if self.journal is not None:
+            self.journal.ask(requested, [as_asked(point) for point in points])
+            self._events = self.journal.last_event
+        self.past.points |= {point.number: point for point in points}
+        self.num_asked += len(points)
+        self.num_done += sum(point.id == -1 for point in points)
+
+    # ------------------------------------------------------------------ results
+
+    def _collect(self) -> None:
+        start = time.perf_counter()
+        answers = self.evaluator.collect()
+        self._waiting += time.perf_counter() - start
+        with shielded():
+            outcomes = [outcome for answer in answers if (outcome := self._outcome(answer))]
+            if outcomes:
+                self._told(outcomes)
+        if self._num_rewards == 0 and len(self.past.outcomes) >= FIRST_FAILURES:
+            last = self.past.outcomes[max(self.past.outcomes)].error
+            self.stop(f"the first {len(self.past.outcomes)} evaluations failed, the last by {last}")
+
+    def _outcome(self, answer: Answer) -> Outcome | None:
+        r"""None if it will be tried again."""
+        number = answer.point.number
+        attempts = self._attempts.pop(number, 0) + 1
+        if answer.reward is None:
+            error = answer.error or ""
+            again = attempts <= self.retries
+            logger.warning(
+                "Point %d failed (%s)%s.", number, error, ", tried again" if again else ""
+            )
+            if again:
+                self._attempts[number] = attempts
+                if self.journal is not None:
+                    self.journal.attempt_failed(number, error)
+                self.evaluator.submit([answer.point])
+                return None
+            return Outcome(number, None, None, error, attempts, answer.seconds, time.time())
+        value, variance = answer.reward.value, answer.reward.variance
+        return Outcome(number, value, variance, None, attempts, answer.seconds, time.time())
+
+    def _told(self, outcomes: list[Outcome]) -> None:
+        r"""Write outcomes down, and tell them when it is time."""
+        arrived = self._ready + [outcome.suggestion for outcome in outcomes]
+        # In the order they were asked, so that the run does not depend on who was faster.
+        due = sorted(arrived) if self.asynchronous or not self.evaluator.busy else []
+        if self.journal is not None:
+            self.journal.outcomes(outcomes, due)
+            self._events = self.journal.last_event
+        elif due:
+            self._events += 1
+        self._ready = [] if due else arrived
+        for outcome in outcomes:
+            self.past.outcomes[outcome.suggestion] = outcome
+            self.num_done += 1
+            if outcome.reward is not None:
+                self.best_reward = max(self.best_reward, outcome.reward)
+                self._num_rewards += 1
+        if due:
+            self._tell_optimizer(due)
+        for callback in self.callbacks:
+            callback.on_tell(self, outcomes)
+        if due:
+            for callback in self.callbacks:
+                callback.on_batch(self)
+
+    def _tell_optimizer(self, due: list[int]) -> None:
+        start, optimizer, past = time.perf_counter(), self.optimizer, self.past
+        tell(optimizer, [(past.points[number], as_reward(past.outcomes[number])) for number in due])
+        telling = time.perf_counter() - start
+        past.told |= dict.fromkeys(due, self._events)
+        self._tells += 1
+        measurement = Measurement(
+            self._events,
+            len(optimizer.dictionary),
+            optimizer.effective_dimension,
+            optimizer.width_now,
+            self._asking,
+            telling,
+            self._waiting,
+        )
+        past.measurements[self._events] = measurement
+        self._unsaved += self._asking + telling
+        self._asking = self._waiting = 0.0
+        if self.journal is not None:
+            self.journal.measured(measurement)
+            if self._unsaved > max(SNAPSHOT_SECONDS, self._snapshot_cost / SNAPSHOT_SHARE):
+                self._snapshot()
+
+    def _snapshot(self) -> None:
+        assert self.journal is not None
+        start = time.perf_counter()
+        self.journal.snapshot(self.optimizer.state_dict())
+        self._snapshot_cost, self._unsaved = time.perf_counter() - start, 0.0
+
+
+def as_asked(point: Point) -> Asked:
+    r"""A point as the journal has it."""
+    x = point.x.detach().cpu().contiguous().numpy().tobytes()
+    return Asked(point.number, x, point.arm, point.id, point.batch)
+
+
+def as_reward(outcome: Outcome) -> Reward | None:
+    r"""What there is to be told."""
+    return None if outcome.reward is None else Reward(outcome.reward, outcome.variance)
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    r"""Let Ctrl-C wait until what is written down has also been told; a second one does not."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before):
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        came.append((number, frame))
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            before(*came[0])
