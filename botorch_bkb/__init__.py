@@ -29,7 +29,16 @@ from botorch_bkb.optimizers import (
     MiniGPUCB,
     Suggestion,
 )
-from botorch_bkb.runs import Callback, Result, StopAfter, StopAtGap, StopAtTarget, resume, run
+from botorch_bkb.runs import (
+    Callback,
+    Result,
+    StopAfter,
+    StopAtGap,
+    StopAtTarget,
+    read_journal,
+    resume,
+    run,
+)
 
 __all__ = [
     "BBKB",
@@ -63,6 +72,7 @@ __all__ = [
     "Suggestion",
     "__version__",
     "epsilon_for_horizon",
+    "read_journal",
     "resume",
     "run",
     "select_baseline",

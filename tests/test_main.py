@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from botorch_bkb import __main__ as demo
+from botorch_bkb import __main__ as command
 
 
 def test_demo_prints_a_table(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["botorch_bkb", "--points", "1000", "--noise", "0.5"])
-    demo.main()
+    command.main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["n", "m", "fit", "s", "predict", "ms", "RMSE"]
     sparse, exact = (line.split() for line in lines[2:4])
@@ -20,5 +20,5 @@ def test_demo_prints_a_table(monkeypatch, capsys):
 def test_help_lists_the_options(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["botorch_bkb", "--help"])
     with pytest.raises(SystemExit):
-        demo.main()
+        command.main()
     assert "--points" in capsys.readouterr().out

@@ -217,6 +217,12 @@ class Journal:
         r"""To be written with whatever is written next."""
         self._waiting.append(("measurements", measurement))
 
+    def set(self, key: str, value: Any) -> None:
+        r"""Change a setting."""
+        with self._transaction(durable=True):
+            self._connection.execute("DELETE FROM settings WHERE key = ?", [key])
+            self._append("settings", [(key, encode(value))])
+
     def snapshot(self, state: dict[str, Any]) -> None:
         r"""The state after the last event, so that earlier ones need not be replayed."""
         data = encode(state)

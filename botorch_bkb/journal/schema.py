@@ -1,4 +1,4 @@
-r"""The tables of a journal, all of them only ever appended to.
+r"""The tables of a journal, appended to and, but for settings and snapshots, never changed.
 
 Every row ends in a checksum of the others, so that a record is known to be whole wherever it is
 found, and no flipped bit is taken for a result.

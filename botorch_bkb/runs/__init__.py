@@ -1,7 +1,17 @@
 r"""Runs: the loop that evaluates, on any executor, written down in a journal."""
 
 from botorch_bkb.runs.callbacks import Callback, StopAfter, StopAtGap, StopAtTarget
+from botorch_bkb.runs.export import read_journal
 from botorch_bkb.runs.result import Result
 from botorch_bkb.runs.runs import resume, run
 
-__all__ = ["Callback", "Result", "StopAfter", "StopAtGap", "StopAtTarget", "resume", "run"]
+__all__ = [
+    "Callback",
+    "Result",
+    "StopAfter",
+    "StopAtGap",
+    "StopAtTarget",
+    "read_journal",
+    "resume",
+    "run",
+]

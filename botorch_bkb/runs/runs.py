@@ -155,6 +155,8 @@ def resume(
             options["budget"] = budget
         check_options(options, optimizer, executor)
         past = replayed(book, optimizer)
+        if options != settings.get("run"):
+            book.set("run", options)
         return _run(
             optimizer, objective, options, executor, workers, book, callbacks, progress, past
         )

@@ -1,0 +1,1 @@
+r"""The command line."""

@@ -1,0 +1,201 @@
+r"""Commands on journals: show, export, resume and recover."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from functools import partial
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from botorch.exceptions.errors import BotorchError
+
+from botorch_bkb.journal import Journal, JournalError, recover
+from botorch_bkb.journal.settings import constructed
+from botorch_bkb.runs import resume
+from botorch_bkb.runs.export import read_journal, table_of
+from botorch_bkb.runs.loop import Past
+from botorch_bkb.runs.replay import read_past
+from botorch_bkb.runs.result import Table, write_csv
+
+
+def add_to(commands: Any) -> None:
+    r"""Add the commands to a parser."""
+    show = commands.add_parser("show", help="what a journal says")
+    show.add_argument("journal", type=Path)
+    show.add_argument("--rows", type=int, default=10, help="rows of the table (10)")
+    show.add_argument("--plot", type=Path, metavar="PNG", help="draw the run")
+    show.set_defaults(run=_show)
+    export = commands.add_parser("export", help="a journal as CSV, one row a point")
+    export.add_argument("journal", type=Path)
+    export.add_argument("csv", type=Path)
+    export.set_defaults(run=_export)
+    again = commands.add_parser("resume", help="go on with a run")
+    again.add_argument("journal", type=Path)
+    again.add_argument("objective", metavar="module:function")
+    again.add_argument("--budget", type=int, help="a new budget for the whole run")
+    again.add_argument(
+        "--workers", type=int, help="evaluate single points on so many processes; otherwise batches"
+    )
+    again.set_defaults(run=_resume)
+    rescue = commands.add_parser("recover", help="save what is whole of a damaged journal")
+    rescue.add_argument("journal", type=Path)
+    rescue.add_argument("new", type=Path)
+    rescue.set_defaults(run=_recover)
+
+
+def checked(command: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> None:
+    r"""Errors as a line, not as a traceback."""
+    try:
+        command(options)
+    except (BotorchError, ImportError, OSError) as error:
+        sys.exit(f"error: {error}")
+
+
+def _export(options: argparse.Namespace) -> None:
+    table = read_journal(options.journal)
+    write_csv(options.csv, table)
+    print(f"{len(table['t'])} points written to {options.csv}")
+
+
+def _recover(options: argparse.Namespace) -> None:
+    for table, count in recover(options.journal, options.new).items():
+        print(f"{table:<14}{count:>10,} complete records")
+    print(f"written to {options.new}")
+
+
+def _resume(options: argparse.Namespace) -> None:
+    sys.path.insert(0, str(Path.cwd()))
+    module, _, name = options.objective.partition(":")
+    if not name:
+        raise JournalError(
+            f"The objective must be given as module:function, got {options.objective!r}."
+        )
+    objective = getattr(importlib.import_module(module), name, None)
+    if not callable(objective):
+        raise JournalError(f"{module} has no function {name}.")
+    executor = partial(ProcessPoolExecutor, options.workers) if options.workers else None
+    resume(options.journal, objective, budget=options.budget, executor=executor)
+    _show(argparse.Namespace(journal=options.journal, rows=0, plot=None))
+
+
+def _show(options: argparse.Namespace) -> None:
+    with Journal.read(options.journal) as journal:
+        settings, past = journal.settings, read_past(journal)
+        lines = summary(settings, past)
+        lines += recommendation(journal, settings)
+    print(*lines, sep="\n")
+    table = table_of(past)
+    if options.rows > 0 and table["t"]:
+        print("", *last_rows(table, options.rows), sep="\n")
+    if options.plot:
+        draw(table, options.plot)
+        print(f"drawn to {options.plot}")
+
+
+def summary(settings: dict[str, Any], past: Past) -> list[str]:
+    r"""What was run, how far it is, and the best so far."""
+    optimizer, run = settings.get("optimizer", {}), settings.get("run", {})
+    arguments = {**optimizer.get("arguments", {}), **optimizer.get("unknown", {})}
+    given = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
+    outcomes = past.outcomes.values()
+    done = [outcome for outcome in outcomes if outcome.reward is not None]
+    skipped = sum(point.id == -1 for point in past.points.values())
+    lines = [
+        f"{optimizer.get('algorithm', 'unknown optimizer')}({given})",
+        f"points     {len(past.points):,} of {run.get('budget', '?'):,}: {len(done):,} done, "
+        f"{len(past.outcomes) - len(done):,} failed, {skipped:,} skipped, "
+        f"{len(past.open):,} pending",
+    ]
+    if done:
+        best = max(done, key=lambda outcome: outcome.reward or 0)
+        x = ", ".join(f"{v:.4g}" for v in past.points[best.suggestion].x.tolist()[:8])
+        lines.append(f"best       reward {best.reward:.6g} at point {best.suggestion}: ({x})")
+    if past.measurements:
+        last = past.measurements[max(past.measurements)]
+        lines.append(
+            f"belief     dictionary {last.dictionary:,}, effective dimension "
+            f"{last.dimension:.1f}, width {last.width:.3g}"
+        )
+    asking, telling, waiting = (
+        sum(getattr(m, name) for m in past.measurements.values())
+        for name in ("asking", "telling", "waiting")
+    )
+    lines.append(f"seconds    asking {asking:.1f}, telling {telling:.1f}, waiting {waiting:.1f}")
+    return lines
+
+
+def recommendation(journal: Journal, settings: dict[str, Any]) -> list[str]:
+    r"""What the optimizer of the last snapshot recommends, where it can be constructed."""
+    snapshot = journal.last_snapshot()
+    with suppress(BotorchError, KeyError):
+        optimizer = constructed(settings["optimizer"])
+        if snapshot is not None:
+            optimizer.load_state_dict(snapshot[1])
+            best = optimizer.best()
+            x = ", ".join(f"{v:.4g}" for v in best.X.tolist()[:8])
+            return [
+                f"recommend  ({x}): mean {best.mean:.6g}, between {best.lower:.6g} and "
+                f"{best.upper:.6g}, after {optimizer.num_observations:,} results"
+            ]
+    return []
+
+
+def last_rows(table: Table, n: int) -> list[str]:
+    r"""The last rows of the columns one would look at."""
+    names = ["t", "batch", "status", "reward", "seconds", "dictionary", "error"]
+    names = [name for name in names if any(v is not None for v in table[name])]
+    rows = [[_short(table[name][i]) for name in names] for i in range(len(table["t"]))[-n:]]
+    widths = [max(len(name), *(len(row[i]) for row in rows)) for i, name in enumerate(names)]
+    return [
+        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+        for row in [names, *rows]
+    ]
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    if hasattr(value, "shape"):
+        return f"<{' x '.join(map(str, value.shape))}>"
+    text = " ".join(str(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def draw(table: Table, path: Path) -> None:
+    r"""Rewards, dictionary and seconds against the number of points."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError("--plot needs matplotlib: pip install 'botorch-bkb[plotting]'") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    done = [i for i, status in enumerate(table["status"]) if status == "done"]
+    t = [table["t"][i] + 1 for i in done]
+    rewards = [table["reward"][i] for i in done]
+    best = list(accumulate(rewards, max))
+    figure, axes = plt.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
+    axes[0].plot(t, rewards, ".", markersize=3, alpha=0.5, label="reward")
+    axes[0].plot(t, best, label="best so far")
+    axes[0].set_ylabel("reward")
+    axes[0].legend()
+    for axis, names in ((axes[1], ("dictionary", "dimension")), (axes[2], ("asking", "telling"))):
+        for name in names:
+            label = {"dimension": "effective dimension"}.get(name, name)
+            axis.plot(t, [table[name][i] for i in done], label=label)
+        axis.legend()
+    axes[1].set_ylabel("points")
+    axes[2].set_ylabel("seconds of the batch")
+    for axis in axes:
+        axis.set_xlabel("points evaluated")
+        axis.grid(alpha=0.3)
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
