@@ -15,6 +15,7 @@ from typing import Any
 
 import gpytorch
 import torch
+from botorch.exceptions.errors import BotorchError
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -81,7 +82,10 @@ def decode(data: bytes) -> Any:
         (length,) = LENGTH.unpack_from(data)
         start = LENGTH.size + length
         return _restored(json.loads(data[LENGTH.size : start]), memoryview(data)[start:])
-    except (struct.error, json.JSONDecodeError, KeyError, TypeError, RuntimeError) as error:
+    except (
+        struct.error, ValueError, LookupError, TypeError, AttributeError, RuntimeError,
+        OverflowError, BotorchError,
+    ) as error:  # fmt: skip
         raise ValueError(f"not an encoded value: {error}") from error
 
 
@@ -160,10 +164,10 @@ def _structure(kernel: Kernel) -> dict[str, Any]:
     if name not in KERNELS or type(kernel) is not getattr(gpytorch.kernels, name):
         raise NotWritable(f"a kernel of type {name}")
     options: dict[str, Any] = {}
-    if name not in ("AdditiveKernel", "ProductKernel"):
-        active = kernel.active_dims
+    if kernel.ard_num_dims is not None:
         options["ard_num_dims"] = kernel.ard_num_dims
-        options["active_dims"] = None if active is None else active.tolist()
+    if kernel.active_dims is not None:
+        options["active_dims"] = kernel.active_dims.tolist()
     inner = []
     for argument in KERNELS[name]:
         if argument == "base_kernel":

@@ -23,7 +23,9 @@ logger = logging.getLogger("botorch_bkb")
 
 #: Snapshots come after so many seconds of asking and telling, and cost a twentieth of them at most.
 SNAPSHOT_SECONDS, SNAPSHOT_SHARE = 1.0, 0.05
-#: If nothing but failures came of so many points, something is wrong with the objective.
+#: Failures in a row, and rounds of them, after which something is wrong with the objective.
+MOST_FAILURES, MOST_ROUNDS = 100, 5
+#: The same if nothing has ever succeeded.
 FIRST_FAILURES = 20
 
 
@@ -96,6 +98,7 @@ class Loop:
         self.num_asked = max(self.past.points, default=-1) + 1
         self.num_done = self.num_asked - len(self.past.open)
         self._num_rewards = len(rewards)
+        self._failures = self._rounds = 0
         self._attempts: dict[int, int] = {}
         self._tells = len({*self.past.told.values()})
         self._events = journal.last_event if journal else self._tells
@@ -212,9 +215,21 @@ class Loop:
             outcomes = [outcome for answer in answers if (outcome := self._outcome(answer))]
             if outcomes:
                 self._told(outcomes)
-        if self._num_rewards == 0 and len(self.past.outcomes) >= FIRST_FAILURES:
-            last = self.past.outcomes[max(self.past.outcomes)].error
-            self.stop(f"the first {len(self.past.outcomes)} evaluations failed, the last by {last}")
+        self._look_at_failures(outcomes)
+
+    def _look_at_failures(self, outcomes: list[Outcome]) -> None:
+        failed = [outcome for outcome in outcomes if outcome.reward is None]
+        if len(failed) < len(outcomes):
+            self._failures, self._rounds = 0, 0
+        elif failed:
+            self._failures, self._rounds = self._failures + len(failed), self._rounds + 1
+        if not failed:
+            return
+        error = failed[-1].error
+        logger.warning("%d of %d points failed, the last by %s", len(failed), len(outcomes), error)
+        too_many = self._failures >= MOST_FAILURES and self._rounds >= MOST_ROUNDS
+        if too_many or (self._num_rewards == 0 and self._failures >= FIRST_FAILURES):
+            self.stop(f"{self._failures} evaluations failed in a row, the last by {error}")
 
     def _outcome(self, answer: Answer) -> Outcome | None:
         r"""None if it will be tried again."""
@@ -222,11 +237,8 @@ class Loop:
         attempts = self._attempts.pop(number, 0) + 1
         if answer.reward is None:
             error = answer.error or ""
-            again = attempts <= self.retries
-            logger.warning(
-                "Point %d failed (%s)%s.", number, error, ", tried again" if again else ""
-            )
-            if again:
+            if attempts <= self.retries:
+                logger.info("Point %d is tried again after %s", number, error)
                 self._attempts[number] = attempts
                 if self.journal is not None:
                     self.journal.attempt_failed(number, error)

@@ -90,7 +90,7 @@ def run(
         "timeout": timeout,
         "by_index": by_index,
     }
-    check_options(options, optimizer, executor)
+    check_options(options, optimizer, executor, workers)
     with ExitStack() as cleanup:
         book = None
         if journal is not None:
@@ -153,7 +153,7 @@ def resume(
         options |= {"by_index": False, **settings.get("run", {})}
         if budget is not None:
             options["budget"] = budget
-        check_options(options, optimizer, executor)
+        check_options(options, optimizer, executor, workers)
         past = replayed(book, optimizer)
         if options != settings.get("run"):
             book.set("run", options)
@@ -173,7 +173,6 @@ def _run(
     progress: bool,
     past: Past,
 ) -> Result:
-    check_positive_integer("workers", workers)
     evaluator: Evaluator
     if executor is None:
         evaluator = InOneCall(objective, options["by_index"])
@@ -202,7 +201,10 @@ def _run(
 
 
 def check_options(
-    options: dict[str, Any], optimizer: Optimizer, executor: AnyExecutor | None
+    options: dict[str, Any],
+    optimizer: Optimizer,
+    executor: AnyExecutor | None,
+    workers: int | None,
 ) -> None:
     r"""Raise where arguments of a run make no sense."""
     if not isinstance(optimizer, Optimizer):
@@ -212,6 +214,7 @@ def check_options(
     if options["budget"] is None:
         raise InputDataError("budget must be given: the journal does not know it.")
     check_positive_integer("budget", options["budget"])
+    check_positive_integer("workers", workers)
     retries = options["retries"]
     if not isinstance(retries, int) or retries < 0:
         raise InputDataError(f"retries must be a whole number, 0 or more, got {retries!r}.")

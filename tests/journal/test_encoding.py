@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+import torch
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import (
+    AdditiveKernel,
+    LinearKernel,
+    MaternKernel,
+    PeriodicKernel,
+    PolynomialKernel,
+    RBFKernel,
+    RQKernel,
+    ScaleKernel,
+)
+from gpytorch.priors import GammaPrior
+from hypothesis import given
+from hypothesis import strategies as st
+
+from botorch_bkb import Compression
+from botorch_bkb.batches import SumRule
+from botorch_bkb.journal.encoding import DTYPES, NotWritable, decode, encode
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner)
+        | st.lists(inner).map(tuple)
+        | st.dictionaries(st.text() | st.integers() | st.booleans(), inner)
+    ),
+)
+
+
+@given(plain)
+def test_plain_values_come_back(value):
+    assert repr(decode(encode(value))) == repr(value)
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (2, 3)])
+def test_tensors_come_back_bit_for_bit(dtype, shape):
+    value = torch.randn(shape, generator=torch.Generator().manual_seed(0)).mul(50).to(dtype)
+    back = decode(encode([1, {"a": value}, value.mT if value.dim() == 2 else value]))
+    assert back[1]["a"].dtype == dtype and torch.equal(back[1]["a"], value)
+    assert torch.equal(back[2], value.mT if value.dim() == 2 else value)
+
+
+def test_infinite_and_missing_numbers_in_tensors():
+    value = torch.tensor([float("nan"), float("inf"), -0.0])
+    assert repr(decode(encode(value))) == repr(value)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        RBFKernel(),
+        MaternKernel(nu=1.5, ard_num_dims=3),
+        ScaleKernel(RQKernel(ard_num_dims=3)),
+        PeriodicKernel(active_dims=[1]),
+        AdditiveKernel(RBFKernel(active_dims=[0, 2]), ScaleKernel(LinearKernel())),
+        RBFKernel() * PolynomialKernel(power=2) + PeriodicKernel(),
+    ],
+    ids=lambda kernel: type(kernel).__name__,
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_kernels_come_back_with_their_values(kernel, dtype):
+    kernel = kernel.to(dtype)
+    for i, parameter in enumerate(kernel.parameters()):
+        parameter.data.add_(0.1 * i - 0.3)
+    X = torch.rand(5, 3, dtype=dtype)
+    back = decode(encode({"covar_module": kernel}))["covar_module"]
+    assert torch.equal(back(X).to_dense(), kernel(X).to_dense())
+
+
+class OwnKernel(RBFKernel):
+    pass
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda x: x,
+        object(),
+        OwnKernel(),
+        RBFKernel(lengthscale_prior=GammaPrior(2.0, 3.0)),
+        RBFKernel(lengthscale_constraint=GreaterThan(0.1)),
+        ScaleKernel(OwnKernel()),
+        {"deep": [1, (2, print)]},
+        torch.rand(2).to(torch.complex64),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_written_down_is_refused(value):
+    with pytest.raises(NotWritable):
+        encode(value)
+
+
+@pytest.mark.parametrize("value", [SumRule(3.0), Compression(0.1, discard=False)])
+def test_parts_of_optimizers_come_back(value):
+    assert decode(encode(value)) == value
+
+
+@given(st.binary(max_size=60))
+def test_other_bytes_are_no_value(data):
+    with pytest.raises(ValueError, match="not an encoded value"):
+        decode(data + b"\xff")
+
+
+@given(st.data())
+def test_damaged_bytes_never_do_anything_but_raise_value_error(data):
+    good = encode({"kernel": RBFKernel(), "x": torch.arange(4), "y": [1.5, None, (2,)]})
+    place = data.draw(st.integers(0, len(good) - 1))
+    damaged = good[:place] + bytes([data.draw(st.integers(0, 255))]) + good[place + 1 :]
+    with suppress(ValueError):
+        decode(damaged)
