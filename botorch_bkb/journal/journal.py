@@ -30,6 +30,9 @@ from botorch_bkb.journal.schema import (
     insert,
 )
 
+#: Seconds between two outcomes that are written through to the disk, where they come that fast.
+SYNC_SECONDS = 0.05
+
 
 class Event(NamedTuple):
     r"""Something the optimizer was asked or told."""
@@ -91,7 +94,7 @@ class Journal:
     def __init__(self, path: str | Path, connection: sqlite3.Connection, lock: Any) -> None:
         self.path, self._connection, self._lock = Path(path), connection, lock
         self._waiting: list[tuple[str, Sequence[Any]]] = []
-        self._synced = True
+        self._synced, self._durable = 0.0, True
         with self._errors():
             (last,) = connection.execute("SELECT max(event) FROM events").fetchone()
             (number,) = connection.execute("SELECT count(*) FROM attempts").fetchone()
@@ -192,18 +195,21 @@ class Journal:
             asked: What came of it, perhaps nothing.
         """
         # Not on the disk before the first outcome is: nothing was paid for until then.
-        with self._transaction(durable=False):
+        with self._transaction():
             self._append("suggestions", asked)
             self._event("ask", requested, [a.suggestion for a in asked])
 
     def outcomes(self, outcomes: Sequence[Outcome], told: Sequence[int] = ()) -> None:
-        r"""Outcomes have arrived; once this returns they are safe.
+        r"""Outcomes have arrived; once this returns they are safe, whatever ends the process.
+
+        Against a power cut too, unless others were written to the disk ``SYNC_SECONDS`` before:
+        what took longer to evaluate than that is always there.
 
         Args:
             outcomes: They.
             told: Suggestions whose outcomes the optimizer is told now, some of them earlier ones.
         """
-        with self._transaction(durable=True):
+        with self._transaction(durable=time.monotonic() - self._synced > SYNC_SECONDS):
             self._append("outcomes", outcomes)
             if told:
                 self._event("tell", None, told)
@@ -226,7 +232,7 @@ class Journal:
     def snapshot(self, state: dict[str, Any]) -> None:
         r"""The state after the last event, so that earlier ones need not be replayed."""
         data = encode(state)
-        with self._transaction(durable=False):
+        with self._transaction():
             first = "(SELECT min(event) FROM snapshots)"
             self._connection.execute(f"DELETE FROM snapshots WHERE event > {first}")
             self._connection.execute("DELETE FROM snapshots WHERE event = ?", [self.last_event])
@@ -243,7 +249,7 @@ class Journal:
         self._connection.executemany(insert(table), signed)
 
     @contextmanager
-    def _transaction(self, durable: bool) -> Iterator[None]:
+    def _transaction(self, durable: bool = False) -> Iterator[None]:
         r"""All or nothing.
 
         Args:
@@ -252,10 +258,10 @@ class Journal:
         """
         last = self.last_event
         with self._errors():
-            if durable is not self._synced:
+            if durable is not self._durable:
                 mode = "FULL" if durable else "NORMAL"
                 self._connection.execute(f"PRAGMA synchronous = {mode}")
-                self._synced = durable
+                self._durable = durable
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 for table, row in self._waiting:
@@ -268,6 +274,8 @@ class Journal:
                     self._connection.execute("ROLLBACK")
                 raise
             self._waiting = []
+            if durable:
+                self._synced = time.monotonic()
 
     def _errors(self) -> Any:
         return errors(self.path)
@@ -282,10 +290,11 @@ class Journal:
         """
         with self._errors():
             found = self._connection.execute(f"SELECT * FROM {table} {where}").fetchall()
-        for *values, expected in found:
-            if checksum(table, values) != expected:
+        rows = [row[:-1] for row in found]
+        for row, values in zip(found, rows, strict=True):
+            if checksum(table, values) != row[-1]:
                 raise damaged(self.path, f"a record of {table}")
-        return [tuple(values) for *values, _ in found]
+        return rows
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -304,15 +313,15 @@ class Journal:
 
     def suggestion_list(self) -> list[Asked]:
         r"""All suggestions."""
-        return [Asked(*row) for row in self.rows("suggestions")]
+        return list(map(Asked._make, self.rows("suggestions")))
 
     def outcome_list(self) -> list[Outcome]:
         r"""All outcomes, in order of the suggestions."""
-        return [Outcome(*row) for row in self.rows("outcomes")]
+        return list(map(Outcome._make, self.rows("outcomes")))
 
     def measurement_list(self) -> list[Measurement]:
         r"""All measurements."""
-        return [Measurement(*row) for row in self.rows("measurements")]
+        return list(map(Measurement._make, self.rows("measurements")))
 
     def last_snapshot(self) -> tuple[int, dict[str, Any]] | None:
         r"""The latest one that is whole, and the event after which it was taken."""
@@ -326,14 +335,11 @@ class Journal:
         return None
 
     def check(self) -> None:
-        r"""Raise unless the file is whole."""
+        r"""Raise unless the file is whole; rows are checked when they are read."""
         with self._errors():
             (verdict,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise damaged(self.path, verdict)
-        for table in TABLES:
-            if table != "snapshots":
-                self.rows(table)
 
 
 def damaged(path: str | Path, what: str) -> JournalError:

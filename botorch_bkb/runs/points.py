@@ -3,8 +3,7 @@ r"""Points on their way from a suggestion to an outcome."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,27 +11,17 @@ from torch import Tensor
 from botorch_bkb.optimizers import Optimizer, Suggestion
 
 
-@dataclass(frozen=True, eq=False)
-class Point:
-    r"""One point of a run.
+class Point(NamedTuple):
+    r"""One point of a run."""
 
-    Attributes:
-        number: Its place among all points of the run.
-        x: ``d`` coordinates.
-        arm: Its row in the arms; None over a box.
-        id: By which the optimizer knows it; -1 if it expects no result of it.
-        batch: How often the optimizer had been told results when it was asked.
-    """
-
-    number: int
-    x: Tensor
-    arm: int | None
-    id: int
-    batch: int
+    number: int  #: its place among all points of the run
+    x: Tensor  #: ``d`` coordinates
+    arm: int | None  #: its row in the arms; None over a box
+    id: int  #: by which the optimizer knows it; -1 if it expects no result of it
+    batch: int  #: how often the optimizer had been told results when it was asked
 
 
-@dataclass(frozen=True)
-class Reward:
+class Reward(NamedTuple):
     r"""A result that can be told."""
 
     value: float

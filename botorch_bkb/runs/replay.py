@@ -3,7 +3,6 @@ r"""From a journal back to a run that goes on as if it had never stopped."""
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,7 +22,7 @@ UNKNOWN = -2
 def read_past(journal: Journal) -> Past:
     r"""Points, outcomes and measurements of a journal; what was not told yet is not in ``told``."""
     dtype = journal.settings.get("dtype", "float64")
-    points = {a.suggestion: as_point(a, dtype) for a in journal.suggestion_list()}
+    points = {point.number: point for point in as_points(journal.suggestion_list(), dtype)}
     outcomes = {o.suggestion: o for o in journal.outcome_list() if o.suggestion in points}
     measurements = {m.event: m for m in journal.measurement_list()}
     told = {
@@ -36,10 +35,15 @@ def read_past(journal: Journal) -> Past:
     return Past(points, outcomes, told, measurements)
 
 
-def as_point(asked: Asked, dtype: str) -> Point:
+def as_points(asked: list[Asked], dtype: str) -> list[Point]:
     r"""The inverse of :func:`~botorch_bkb.runs.loop.as_asked`."""
-    x = torch.frombuffer(bytearray(asked.point), dtype=getattr(torch, dtype))
-    return Point(asked.suggestion, x, asked.arm, asked.id, asked.batch)
+    if not asked:
+        return []
+    data = bytearray(b"".join(a.point for a in asked))
+    X = torch.frombuffer(data, dtype=getattr(torch, dtype)).reshape(len(asked), -1)
+    return [
+        Point(a.suggestion, x, a.arm, a.id, a.batch) for a, x in zip(asked, X.unbind(), strict=True)
+    ]
 
 
 def replayed(journal: Journal, optimizer: Optimizer) -> Past:
@@ -99,7 +103,7 @@ def _told_at_once(journal: Journal, optimizer: Optimizer, past: Past, told: set[
     optimizer.give_up(optimizer.pending)
     for number, point in past.points.items():
         if point.id != -1:
-            past.points[number] = replace(point, id=UNKNOWN)
+            past.points[number] = point._replace(id=UNKNOWN)
     rest = sorted(number for number in past.outcomes if number not in told)
     if rest:
         journal.outcomes([], rest)
@@ -112,7 +116,8 @@ def _told_at_once(journal: Journal, optimizer: Optimizer, past: Past, told: set[
 def _move(past: Past, optimizer: Optimizer) -> None:
     r"""Points to the optimizer's device."""
     device = optimizer.tables.arms.device
-    past.points = {n: replace(point, x=point.x.to(device)) for n, point in past.points.items()}
+    if device.type != "cpu":
+        past.points = {n: point._replace(x=point.x.to(device)) for n, point in past.points.items()}
 
 
 def _load(journal: Journal, optimizer: Optimizer, state: dict[str, Any]) -> None:

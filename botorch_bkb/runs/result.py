@@ -88,19 +88,18 @@ def history_table(
         measurements: What was measured after each event.
     """
     names = ("t", "batch", "reward", "best", *Measurement._fields[1:])
-    table: Table = {name: [] for name in names}
-    best = -float("inf")
+    rows = []
+    best, nothing = -float("inf"), (None,) * (len(Measurement._fields) - 1)
     for point in points:
         outcome = outcomes.get(point.number)
         if outcome is None or outcome.reward is None:
             continue
         best = max(best, outcome.reward)
         measured = measurements.get(told.get(point.number, -1))
-        rest = measured[1:] if measured else (None,) * (len(Measurement._fields) - 1)
-        values = (point.number, point.batch, outcome.reward, best, *rest)
-        for name, value in zip(names, values, strict=True):
-            table[name].append(value)
-    return table
+        rest = measured[1:] if measured else nothing
+        rows.append((point.number, point.batch, outcome.reward, best, *rest))
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return {name: list(column) for name, column in zip(names, columns, strict=True)}
 
 
 def rewarded(points: Sequence[Point], outcomes: dict[int, Outcome], like: Tensor) -> Any:
