@@ -45,9 +45,11 @@ class Clock(Callback):
         self.start = self.seconds = 0.0
 
     def on_ask(self, loop, points) -> None:
+        r"""Start, the first time."""
         self.start = self.start or time.perf_counter()
 
     def on_stop(self, loop) -> None:
+        r"""Stop."""
         self.seconds = time.perf_counter() - self.start
 
 

@@ -16,7 +16,8 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("block", blocks("python"))
-def test_python_blocks_run(block):
+def test_python_blocks_run(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     exec(compile(block, "README.md", "exec"), {})
 

@@ -74,8 +74,8 @@ class Recipe:
     @property
     def final_dictionary(self) -> Tensor:
         r"""The dictionary after all changes."""
-        drawn = [c.dictionary for c in self.changes if len(c.dictionary)]
-        return drawn[-1] if drawn else self.dictionary
+        drawn = (c.dictionary for c in reversed(self.changes) if len(c.dictionary))
+        return next(drawn, self.dictionary)
 
     def followed_by(self, change: Change) -> Recipe:
         r"""One change more."""
