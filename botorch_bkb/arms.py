@@ -20,7 +20,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bkb.belief import chunks, dictionary_root, kernel_diagonal, kernel_matrix
+from botorch_bkb.belief import Belief, chunks, dictionary_root, kernel_diagonal, kernel_matrix
 from botorch_bkb.linalg import Extension, Observed, SlidingFactor, solve_rows
 
 #: Changes of the dictionary after which the table is rebuilt against the drift of rounding errors.
@@ -189,6 +189,19 @@ class ArmTable:
         factor, z = self._factor, self.coordinates(rows).double()
         explained = z - z @ factor.N @ factor.N.mT - z @ factor.Q
         return kernel_matrix(self.kernel, self.X[rows]) - z @ explained.mT
+
+    @torch.no_grad()
+    def belief(self) -> Belief | None:
+        r"""The posterior at any input, in ``O(m^3)`` whatever the number of rows.
+
+        It stands on points that were in the dictionary, too, of which it knows nothing. None where
+        rounding does not allow it.
+        """
+        try:
+            factor = self._factor.as_dtc(self._coefficients())
+        except torch.linalg.LinAlgError:
+            return None
+        return Belief(self.X[self._spanned], factor)
 
     @property
     def inverse_information(self) -> Tensor:
@@ -443,7 +456,7 @@ class ArmTable:
     def _embed_all(self, root: Tensor | None = None, observed: Observed | None = None) -> None:
         r"""``root`` is the lower factor of the information, if it is at hand."""
         if root is None:
-            root = torch.linalg.cholesky(torch.linalg.inv(self._factor.Q))
+            root = self._factor.information_root()
         self._residual, self._quad = self._prior.clone(), torch.empty_like(self._prior)
         self._mean = torch.empty_like(self._prior)
         coef = self._factor.coefficients(observed or self._observed())

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from gpytorch.means import ZeroMean
 
 from botorch_bkb import arms
 from botorch_bkb.arms import ArmTable
@@ -258,3 +259,16 @@ def test_settled_variances_are_those_before_the_observations():
     assert (table.variance() < before - 1e-3).any()
     table.set_dictionary(torch.arange(2, 9))
     assert torch.equal(table.settled_variance(rows), table.variance())
+
+
+@pytest.mark.parametrize("noise", [0.5, 1e-4])
+def test_the_belief_of_a_table_is_the_posterior_of_its_rows(noise):
+    X = torch.rand(80, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    table, generator = ArmTable(X, kernel(), noise, torch.arange(12)), torch.Generator()
+    for step in range(30):
+        rows = torch.randint(80, (5,), generator=generator.manual_seed(step))
+        table.observe(rows, torch.randn(5, generator=generator).double())
+        table.set_dictionary(torch.randperm(80, generator=generator)[: 10 + step % 5])
+        mean, var = table.belief().marginals(table.kernel, ZeroMean(), X)
+        assert torch.allclose(mean, table.mean(), atol=1e-7)
+        assert torch.allclose(var, table.variance(), atol=1e-7)

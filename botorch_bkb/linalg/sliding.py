@@ -41,7 +41,7 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from botorch_bkb.linalg.cholesky import safe_cholesky, solve_rows
-from botorch_bkb.linalg.factor import gram
+from botorch_bkb.linalg.factor import DTCFactor, gram
 
 #: Steps of refinement of the mean.
 REFINEMENTS = 2
@@ -233,6 +233,23 @@ class SlidingFactor:
         self.Q = pad(self.Q, (0, k, 0, k))
         self.rhs = torch.cat([self.rhs, new.mT @ (observed.rewards / observed.noise)])
         return Extension(z.mT, tail), new
+
+    def information_root(self) -> Tensor:
+        r"""``R``, lower, with ``RR' = (Q + NN')^{-1}``: nothing is known of what ``N`` spans."""
+        root = torch.linalg.cholesky(self.Q + self.N @ self.N.mT)
+        return torch.linalg.cholesky(torch.cholesky_inverse(root))
+
+    def as_dtc(self, coefficients: Tensor) -> DTCFactor:
+        r"""The same posterior through every point that is or was in the dictionary.
+
+        With ``w = R^{-1} z``, ``|w|^2 = |N'z|^2 + z'Qz``: what only former points explain counts
+        as unexplained.
+
+        Args:
+            coefficients: What :meth:`coefficients` gave.
+        """
+        root = self.information_root()
+        return DTCFactor(self.points, root, root.mT @ coefficients)
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
         r"""``n`` draws of ``theta ~ N(0, Q)``, ``slots x n``."""

@@ -252,6 +252,18 @@ class DTCGP(SparseGP):
         X = self.transform_inputs(X).to(self._train_targets.dtype)
         return self._belief_now().marginals(self.covar_module, self.mean_module, X)
 
+    def with_belief(self, belief: Belief | None) -> Self:
+        r"""This model, which takes a posterior that is known already instead of computing it.
+
+        Args:
+            belief: The posterior of the training data in the model's own inputs and units; it may
+                stand on more points than the dictionary. None changes nothing.
+        """
+        if belief is not None:
+            _ = self.dictionary_indices  # chosen before, not by the belief
+            self.__dict__["_belief"] = moved(belief, self._train_targets)
+        return self
+
     def _belief_now(self) -> Belief:
         if self._belief is not None:
             return self._belief

@@ -47,8 +47,14 @@ class Tables:
         X = self.points(state, rows)
         return self.tuning.model(X, state.history, state.hyper, positions, box, standardised)
 
-    def search_model(self, state: State, box: Tensor) -> DTCGP:
-        r"""The same over the unit cube and standardised; kept while the belief stays."""
+    def search_model(self, state: State, box: Tensor, table: ArmTable) -> DTCGP:
+        r"""The same over the unit cube and standardised; kept while the belief stays.
+
+        Args:
+            state: The state.
+            box: ``2 x d`` bounds.
+            table: The table of the state, which has done most of the work already.
+        """
         last = self._searched
         if (
             last is None
@@ -56,7 +62,8 @@ class Tables:
             or last[0].hyper is not state.hyper
             or not torch.equal(last[0].recipe.final_dictionary, state.recipe.final_dictionary)
         ):
-            self._searched = last = state, self.model(state, box, standardised=True)
+            model = self.model(state, box, standardised=True)
+            self._searched = last = state, model.with_belief(table.belief())
         return last[1]
 
     def follow(self, state: State) -> ArmTable:

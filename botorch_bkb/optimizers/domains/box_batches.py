@@ -123,7 +123,9 @@ class BoxBatch(BoxRows):
 
     def __init__(self, search: Search, strategy: Strategy, situation: Situation) -> None:
         self.acquisition, self.epsilon = strategy.acquisition, strategy.epsilon
-        self._base = self._model = situation.tables.search_model(situation.state, search.bounds)
+        self._base = self._model = situation.tables.search_model(
+            situation.state, search.bounds, situation.table
+        )
         super().__init__(search, strategy, situation)
         # To be conditioned on when somebody asks, in the same portions after an interruption.
         unanswered = [*self.stragglers, *self.lost]
