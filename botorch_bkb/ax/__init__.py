@@ -1,0 +1,25 @@
+r"""Ax integration (extra ``ax``); importing it lets Ax save and load our classes.
+
+Two ways to use it: :class:`BKBNode` hands all trials to an algorithm of this package;
+:func:`dtcgp_generation_strategy` keeps Ax's own generator and gives it a model that scales. The
+model alone goes into any specification of Ax's:
+
+Example:
+    >>> from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec
+    >>> from ax.generators.torch.botorch_modular.utils import ModelConfig
+    >>> from botorch_bkb import DTCGP, RidgeLeverageSampling
+    >>> spec = SurrogateSpec(model_configs=[ModelConfig(
+    ...     botorch_model_class=DTCGP,
+    ...     model_options={"dictionary": RidgeLeverageSampling(2.0)},
+    ... )])
+"""
+
+try:
+    import ax.api.client  # noqa: F401
+except ImportError as error:
+    raise ImportError("botorch_bkb.ax needs Ax: pip install 'botorch-bkb[ax]'") from error
+
+from botorch_bkb.ax import registrations  # noqa: F401
+from botorch_bkb.ax.node import BKBNode, bkb_generation_strategy
+
+__all__ = ["BKBNode", "bkb_generation_strategy"]

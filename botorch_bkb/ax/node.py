@@ -1,0 +1,233 @@
+r"""``BKBNode``: the algorithms of this package as a node of Ax's generation strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ax.core.data import Data
+from ax.core.experiment import Experiment
+from ax.core.experiment_status import ExperimentStatus
+from ax.core.generator_run import GeneratorRun
+from ax.core.types import TParameterization
+from ax.exceptions.core import DataRequiredError, OptimizationComplete, UnsupportedError
+from ax.generation_strategy.external_generation_node import ExternalGenerationNode
+from ax.generation_strategy.generation_strategy import GenerationStrategy
+from ax.generation_strategy.transition_criterion import TransitionCriterion
+
+from botorch_bkb.ax.ledger import Ledger
+from botorch_bkb.ax.run import Run
+from botorch_bkb.ax.space import AxSpace, read_goal
+from botorch_bkb.ax.storage import pack, unpack
+from botorch_bkb.optimizers import BatchCompleteError, CompressedUCB, ConvergedError, Optimizer
+from botorch_bkb.spaces import check_algorithm
+from botorch_bkb.validation import check_positive_integer
+
+
+class BKBNode(ExternalGenerationNode):
+    r"""An algorithm of this package as the generator of Ax's trials.
+
+    It has its own initial design and should be the first node; trials of nodes before it, and
+    attached ones, are told as results nobody asked for. Failed and abandoned trials are given up;
+    a trial that is completed without data is given up too and told when data come. Points whose
+    trial was never made are offered again. Asked for more while a batch is closed, Ax raises
+    ``DataRequiredError``; ``client.get_next_trials(max_trials=k)`` hands out what the batch has
+    left, at most ``lookahead``.
+
+    Standard errors: if all of the first results have a positive one, their squares are the noise
+    variances, and later results without (NaN or 0) get the mean of the first. Otherwise noise is
+    fitted and standard errors are ignored, unless ``noise_var`` is given, which then stands for
+    those missing.
+
+    What is proved of an algorithm holds for the box that the search space becomes, as its class
+    says; the defaults are heuristic. Choices are numbers to the kernel: values with neighbouring
+    numbers are taken to be alike, which for unordered choices means nothing.
+
+    Args:
+        algorithm: ``"BBKB"``, ``"BKB"``, ``"GPUCB"``, ``"GPBUCB"``, ``"AdaBKB"``, ``"AdaBBKB"``
+            (both without integers, choices and constraints), ``"CompressedUCB"``, ``...``
+        name: Of the node; the algorithm by default.
+        seed: Seed of all randomness.
+        lookahead: The most trials one call makes. Ax does not say how many it wants when several
+            are wanted, so as many points are picked; those left over serve the next call, unless
+            results come first.
+        transition_criteria: When to go on to another node.
+        suggested_experiment_status: See Ax.
+        options: Further arguments of the algorithm's class; numbers, strings, lists and
+            dictionaries if the experiment is to be saved. Compressed algorithms evaluate
+            uninformative points by default; ``on_uninformative="stop"`` raises Ax's
+            ``OptimizationComplete`` instead.
+
+    Example:
+        >>> from ax.api.client import Client
+        >>> from ax.api.configs import RangeParameterConfig
+        >>> from botorch_bkb.ax import BKBNode, bkb_generation_strategy
+        >>> client = Client()
+        >>> x = RangeParameterConfig(name="x", bounds=(0.0, 1.0), parameter_type="float")
+        >>> client.configure_experiment(parameters=[x])
+        >>> client.configure_optimization(objective="-loss")
+        >>> client.set_generation_strategy(bkb_generation_strategy("BBKB", seed=0))
+        >>> for _ in range(3):
+        ...     for index, parameters in client.get_next_trials(max_trials=4).items():
+        ...         loss = (parameters["x"] - 0.3) ** 2
+        ...         _ = client.complete_trial(index, raw_data={"loss": loss})
+        >>> abs(client.get_best_parameterization()[0]["x"] - 0.3) < 0.1
+        True
+    """
+
+    def __init__(
+        self,
+        algorithm: str = "BBKB",
+        *,
+        name: str | None = None,
+        seed: int | None = None,
+        lookahead: int = 16,
+        transition_criteria: Sequence[TransitionCriterion] | None = None,
+        suggested_experiment_status: ExperimentStatus | None = None,
+        **options: Any,
+    ) -> None:
+        made = check_algorithm(algorithm, options)
+        check_positive_integer("lookahead", lookahead)
+        if issubclass(made, CompressedUCB):
+            options.setdefault("on_uninformative", "evaluate")
+            if options["on_uninformative"] == "skip":
+                raise UnsupportedError(
+                    'Ax evaluates every trial: pass on_uninformative="evaluate" or "stop", got '
+                    '"skip".'
+                )
+        super().__init__(
+            name=name or algorithm,
+            should_deduplicate=False,
+            transition_criteria=transition_criteria,
+            suggested_experiment_status=suggested_experiment_status,
+        )
+        self.algorithm, self.seed, self.lookahead = algorithm, seed, lookahead
+        self.options = options
+        self._run: Run | None = None
+        self._saved: dict[str, Any] | None = None
+
+    @property
+    def optimizer(self) -> Optimizer | None:
+        r"""What picks the points; None before the first trial."""
+        return None if self._run is None else self._run.optimizer
+
+    # ------------------------------------------------------------------ what Ax calls
+
+    def update_generator_state(self, experiment: Experiment, data: Data) -> None:
+        r"""Tell the optimizer what is new.
+
+        Args:
+            experiment: Whose trials and data are read.
+            data: Not looked at: the experiment has the same, and is asked for what is new only.
+        """
+        run = self._run or self._resumed(experiment)
+        if run is None or not run.is_of(experiment):
+            space = AxSpace(experiment.search_space)
+            optimizer = space.box.make_optimizer(self.algorithm, self.seed, self.options)
+            run = Run(experiment._name, space, read_goal(experiment), optimizer)
+        self._run = run
+        run.catch_up(experiment, self.name)
+
+    def get_next_candidate(self, pending_parameters: list[TParameterization]) -> TParameterization:
+        r"""The next point.
+
+        Args:
+            pending_parameters: Not looked at: the optimizer knows them.
+        """
+        assert self._run is not None, "update_generator_state comes first"
+        try:
+            return self._run.next_point()
+        except BatchCompleteError as error:
+            raise DataRequiredError(
+                f"The batch of {self.name} is closed: complete some trials, or mark them as failed "
+                f"or abandoned, then ask again. ({error})"
+            ) from error
+        except ConvergedError as error:
+            raise OptimizationComplete(str(error)) from error
+
+    def new_trial_limit(self, raise_generation_errors: bool = False) -> int:
+        r"""How many trials can be made now: what is left of the batch, up to ``lookahead``."""
+        limit = super().new_trial_limit(raise_generation_errors=raise_generation_errors)
+        self.update_generator_state(self.experiment, Data())
+        assert self._run is not None
+        ours = self._run.look_ahead(self.lookahead)
+        return ours if limit == -1 else min(limit, ours)
+
+    def _gen(self, *args: Any, fixed_features: Any = None, **kwargs: Any) -> GeneratorRun:
+        if fixed_features is not None:
+            raise UnsupportedError(
+                "BKBNode cannot fix parameters for single trials: make them fixed parameters of "
+                "the search space, or attach trials of your own."
+            )
+        # An integer here makes Ax's SQL storage drop the arms when it loads.
+        self.fit_time_since_gen = float(self.fit_time_since_gen)
+        return super()._gen(*args, **kwargs)
+
+    # ------------------------------------------------------------------ saving
+
+    def to_dict(self) -> dict[str, Any]:
+        r"""Everything a node needs to go on, for Ax's encoder."""
+        run, saved = self._run, self._saved
+        if run is not None:
+            saved = {
+                "experiment": run.experiment,
+                "ledger": run.ledger.to_dict(),
+                "noise": run.noise,
+                "state": pack(run.state),
+            }
+        return {
+            "__type": type(self).__name__,
+            "algorithm": self.algorithm,
+            "name": self.name,
+            "seed": self.seed,
+            "lookahead": self.lookahead,
+            "transition_criteria": list(self.transition_criteria),
+            "suggested_experiment_status": self.suggested_experiment_status,
+            "previous_node_name": self._previous_node_name,
+            "options": pack(self.options, "options"),
+            "saved": saved,
+        }
+
+    @classmethod
+    def from_dict(
+        cls,
+        options: dict[str, Any],
+        saved: dict[str, Any] | None,
+        previous_node_name: str | None = None,
+        **arguments: Any,
+    ) -> BKBNode:
+        r"""The inverse, of what Ax's decoder has read."""
+        node = cls(**arguments, **unpack(options))
+        node._saved, node._previous_node_name = saved, previous_node_name
+        return node
+
+    def _resumed(self, experiment: Experiment) -> Run | None:
+        r"""The run that was saved."""
+        saved, self._saved = self._saved, None
+        if saved is None:
+            return None
+        space = AxSpace(experiment.search_space)
+        optimizer = space.box.make_optimizer(self.algorithm, self.seed, self.options)
+        optimizer.load_state_dict(unpack(saved["state"]))
+        ledger = Ledger.from_dict(saved["ledger"])
+        goal = read_goal(experiment)
+        return Run(saved["experiment"], space, goal, optimizer, ledger, saved["noise"])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BKBNode) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def bkb_generation_strategy(algorithm: str = "BBKB", **arguments: Any) -> GenerationStrategy:
+    r"""A strategy of one :class:`BKBNode`.
+
+    Args:
+        algorithm: See :class:`BKBNode`.
+        arguments: See :class:`BKBNode`.
+
+    Example:
+        >>> bkb_generation_strategy("GPUCB", seed=0).name
+        'GPUCB'
+    """
+    return GenerationStrategy(name=algorithm, nodes=[BKBNode(algorithm, **arguments)])

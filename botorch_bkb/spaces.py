@@ -1,0 +1,241 @@
+r"""Spaces of named parameters as boxes: what the integrations with other tools share."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from botorch.exceptions.errors import InputDataError, UnsupportedError
+from torch import Tensor
+
+from botorch_bkb.optimizers import (
+    BBKB,
+    BKB,
+    GPBUCB,
+    GPUCB,
+    AdaBBKB,
+    AdaBKB,
+    CompressedEI,
+    CompressedMPI,
+    CompressedUCB,
+    EpsilonGreedy,
+    MiniGPUCB,
+    Optimizer,
+)
+
+ALGORITHMS: dict[str, type[Optimizer]] = {
+    "BBKB": BBKB,
+    "BKB": BKB,
+    "GPBUCB": GPBUCB,
+    "GPUCB": GPUCB,
+    "AdaBBKB": AdaBBKB,
+    "AdaBKB": AdaBKB,
+    "CompressedEI": CompressedEI,
+    "CompressedMPI": CompressedMPI,
+    "CompressedUCB": CompressedUCB,
+    "EpsilonGreedy": EpsilonGreedy,
+    "MiniGPUCB": MiniGPUCB,
+}
+#: Values of a grid that are asked; finer ones are thinned out.
+MOST_VALUES = 1000
+#: Arguments of an optimizer that follow from the space.
+TAKEN = {"arms", "bounds", "discrete_dims"}
+
+
+@dataclass(frozen=True)
+class Dimension:
+    r"""One parameter as one coordinate of a box.
+
+    A choice is the number of its value, ``0, 1, ...``: to the kernel values are the more alike the
+    closer their numbers are, whether or not their order means anything.
+
+    Args:
+        name: Of the parameter.
+        lower: The lowest value; 0 for choices.
+        upper: The highest; the number of the last choice.
+        log: Whether the coordinate is the logarithm.
+        values: All values to be asked, in ascending order unless they are choices; None for an
+            interval.
+        is_choice: Whether the coordinate is the number of the value.
+
+    Example:
+        >>> rate = Dimension("rate", 1e-4, 1.0, log=True)
+        >>> round(rate.decode(rate.encode(0.01)), 10)
+        0.01
+        >>> kind = Dimension.choices("kind", ["a", "b"])
+        >>> kind.encode("b"), kind.decode(0.2)
+        (1.0, 'a')
+    """
+
+    name: str
+    lower: float
+    upper: float
+    log: bool = False
+    values: tuple[Any, ...] | None = None
+    is_choice: bool = False
+
+    @classmethod
+    def choices(cls, name: str, values: Sequence[Any]) -> Dimension:
+        r"""One of some values, numbered in their order."""
+        return cls(name, 0, len(values) - 1, values=tuple(values), is_choice=True)
+
+    @classmethod
+    def grid(
+        cls, name: str, lower: float, upper: float, step: float = 1, log: bool = False
+    ) -> Dimension:
+        r"""``lower, lower + step, ...``: whole numbers if both are.
+
+        Of more than a thousand values a thousand are asked, equally spaced, on the logarithmic
+        scale if ``log``; others can still be told.
+        """
+        last = math.floor((upper - lower) / step + 1e-9)
+        places: Sequence[int] = range(last + 1)
+        if last >= MOST_VALUES:
+            top, parts = lower + last * step, torch.linspace(0, 1, MOST_VALUES).double()
+            spread = lower * (top / lower) ** parts if log else lower + parts * (top - lower)
+            places = sorted({round((value - lower) / step) for value in spread.tolist()})
+        return cls(name, lower, upper, log, tuple(lower + i * step for i in places))
+
+    @property
+    def codes(self) -> list[float] | None:
+        r"""The coordinates of all values; None for an interval."""
+        if self.values is None:
+            return None
+        if self.is_choice:
+            return [float(i) for i in range(len(self.values))]
+        return [self._scaled(value) for value in self.values]
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        r"""Both ends of the coordinate."""
+        return self._scaled(self.lower), self._scaled(self.upper)
+
+    def _scaled(self, value: float) -> float:
+        return math.log(value) if self.log else float(value)
+
+    def encode(self, value: Any) -> float:
+        r"""The coordinate of a value.
+
+        Raises:
+            ValueError: It is not in the space.
+        """
+        if self.is_choice:
+            assert self.values is not None
+            for i, choice in enumerate(self.values):
+                if type(choice) is type(value) and choice == value:
+                    return float(i)
+            return float(self.values.index(value))
+        if isinstance(value, (str, bool)) or not self.lower <= value <= self.upper:
+            raise ValueError(f"{value!r} is not in [{self.lower}, {self.upper}]")
+        return self._scaled(value)
+
+    def decode(self, x: float) -> Any:
+        r"""The value at a coordinate, the nearest one where it takes only some."""
+        if self.values is None:
+            return min(max(math.exp(x) if self.log else x, self.lower), self.upper)
+        codes = self.codes
+        assert codes is not None
+        right = min(bisect.bisect(codes, x), len(codes) - 1)
+        left = max(right - 1, 0)
+        return self.values[left if x - codes[left] < codes[right] - x else right]
+
+
+@dataclass(frozen=True)
+class Space:
+    r"""Parameters as a box.
+
+    Args:
+        dimensions: The parameters that vary, one coordinate each.
+        constraints: ``(weights by name, bound, is_equality)`` for ``sum_i w_i x_i <= bound`` or
+            ``== bound``.
+
+    Example:
+        >>> space = Space((Dimension("x", -1.0, 1.0), Dimension.grid("k", 1, 9)))
+        >>> space.bounds.tolist()
+        [[-1.0, 1.0], [1.0, 9.0]]
+        >>> space.decode(space.encode({"x": 0.5, "k": 3}))
+        {'x': 0.5, 'k': 3}
+    """
+
+    dimensions: tuple[Dimension, ...]
+    constraints: tuple[tuple[tuple[tuple[str, float], ...], float, bool], ...] = ()
+
+    @property
+    def bounds(self) -> Tensor:
+        r"""``2 x d``."""
+        ends = [dimension.ends for dimension in self.dimensions]
+        return torch.tensor(ends, dtype=torch.float64).mT.contiguous()
+
+    @property
+    def discrete_dims(self) -> dict[int, list[float]]:
+        r"""Coordinates that take only some values."""
+        codes = {i: dimension.codes for i, dimension in enumerate(self.dimensions)}
+        return {i: values for i, values in codes.items() if values is not None}
+
+    def encode(self, parameters: Mapping[str, Any]) -> Tensor:
+        r"""``d`` coordinates of a point.
+
+        Raises:
+            KeyError: A parameter is missing.
+            ValueError: One is not in the space.
+        """
+        x = [dimension.encode(parameters[dimension.name]) for dimension in self.dimensions]
+        return torch.tensor(x, dtype=torch.float64)
+
+    def decode(self, x: Tensor) -> dict[str, Any]:
+        r"""The point at ``d`` coordinates."""
+        return {d.name: d.decode(c) for d, c in zip(self.dimensions, x.tolist(), strict=True)}
+
+    def make_optimizer(
+        self, algorithm: str, seed: int | None, options: Mapping[str, Any]
+    ) -> Optimizer:
+        r"""An optimizer over the box.
+
+        Args:
+            algorithm: The name of its class.
+            seed: Of all randomness.
+            options: Further arguments of the class.
+        """
+        made = check_algorithm(algorithm, options)
+        arguments: dict[str, Any] = {"bounds": self.bounds, "seed": seed, **options}
+        is_tree = issubclass(made, AdaBKB)
+        if is_tree and (self.discrete_dims or self.constraints):
+            raise UnsupportedError(
+                f"{algorithm} cuts the box into cells and takes neither discrete parameters nor "
+                'constraints, got some: use "BKB" or "BBKB".'
+            )
+        if self.discrete_dims:
+            arguments["discrete_dims"] = self.discrete_dims
+        if self.constraints:
+            linear = self._linear_constraints()
+            arguments["acquisition_options"] = {**options.get("acquisition_options", {}), **linear}
+        return made(**arguments)
+
+    def _linear_constraints(self) -> dict[str, list[tuple[Tensor, Tensor, float]]]:
+        r"""BoTorch's form, ``sum_i w_i x_i >= bound``."""
+        names = [dimension.name for dimension in self.dimensions]
+        out: dict[str, list[tuple[Tensor, Tensor, float]]] = {}
+        for weights, bound, is_equality in self.constraints:
+            indices = torch.tensor([names.index(name) for name, _ in weights])
+            coefficients = torch.tensor([-weight for _, weight in weights], dtype=torch.float64)
+            key = "equality_constraints" if is_equality else "inequality_constraints"
+            out.setdefault(key, []).append((indices, coefficients, -bound))
+        return out
+
+
+def check_algorithm(algorithm: str, options: Mapping[str, Any]) -> type[Optimizer]:
+    r"""The class of an algorithm, if the options can go with it."""
+    if algorithm not in ALGORITHMS:
+        raise InputDataError(
+            f"algorithm must be one of {', '.join(sorted(ALGORITHMS))}, got {algorithm!r}."
+        )
+    if taken := TAKEN & set(options):
+        raise InputDataError(
+            f"{', '.join(sorted(taken))} follow from the parameters and cannot be given: leave "
+            "them out."
+        )
+    return ALGORITHMS[algorithm]
