@@ -21,5 +21,11 @@ except ImportError as error:
 
 from botorch_bkb.ax import registrations  # noqa: F401
 from botorch_bkb.ax.node import BKBNode, bkb_generation_strategy
+from botorch_bkb.ax.strategy import SmallBaselineAcquisition, dtcgp_generation_strategy
 
-__all__ = ["BKBNode", "bkb_generation_strategy"]
+__all__ = [
+    "BKBNode",
+    "SmallBaselineAcquisition",
+    "bkb_generation_strategy",
+    "dtcgp_generation_strategy",
+]

@@ -16,6 +16,11 @@ DONE = (TrialStatus.COMPLETED, TrialStatus.EARLY_STOPPED)
 #: Whose results will not come.
 LOST = (TrialStatus.FAILED, TrialStatus.ABANDONED, TrialStatus.STALE)
 
+#: Decimals that Ax stores of a result.
+DECIMALS = 10
+#: Smaller results would lose more than a hundredth of a percent.
+SMALLEST = 1e-6
+
 
 class Result(NamedTuple):
     r"""The result of one arm of a trial."""
@@ -117,5 +122,13 @@ def _values(
     df = experiment.lookup_data(trial_indices=indices).df
     df = df[df["metric_name"] == metric]
     keys = zip(df["trial_index"].tolist(), df["arm_name"].tolist(), strict=True)
-    values = zip(df["mean"].tolist(), df["sem"].tolist(), strict=True)
-    return dict(zip(keys, values, strict=True))
+    values = ([_as_stored(value) for value in df[name].tolist()] for name in ("mean", "sem"))
+    return dict(zip(keys, zip(*values, strict=True), strict=True))
+
+
+def _as_stored(value: float) -> float:
+    r"""To ten decimals, which is what Ax stores: a reload changes nothing then.
+
+    Values too small for that are read in full.
+    """
+    return round(value, DECIMALS) if abs(value) >= SMALLEST else value

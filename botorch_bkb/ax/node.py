@@ -39,6 +39,10 @@ class BKBNode(ExternalGenerationNode):
     fitted and standard errors are ignored, unless ``noise_var`` is given, which then stands for
     those missing.
 
+    Saved and loaded, by JSON or SQL, it goes on as if it had never stopped. Since Ax stores ten
+    decimals of a result, results are rounded to these beforehand; values below 1e-6 are not, and
+    should be rescaled if that matters.
+
     What is proved of an algorithm holds for the box that the search space becomes, as its class
     says; the defaults are heuristic. Choices are numbers to the kernel: values with neighbouring
     numbers are taken to be alike, which for unordered choices means nothing.

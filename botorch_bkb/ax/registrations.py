@@ -2,11 +2,16 @@ r"""Tells Ax's storage about our classes."""
 
 from __future__ import annotations
 
-from ax.storage.botorch_modular_registry import register_acquisition_function, register_model
+from ax.storage.botorch_modular_registry import (
+    register_acquisition,
+    register_acquisition_function,
+    register_model,
+)
 from ax.storage.json_store.registry import CORE_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 
 from botorch_bkb.acquisition import BudgetedUCB
 from botorch_bkb.ax.node import BKBNode
+from botorch_bkb.ax.strategy import SmallBaselineAcquisition
 from botorch_bkb.dictionaries import (
     AllPoints,
     Automatic,
@@ -18,6 +23,7 @@ from botorch_bkb.models import DTCGP, CompressedGP
 for _model in (DTCGP, CompressedGP):
     register_model(_model)
 register_acquisition_function(BudgetedUCB)
+register_acquisition(SmallBaselineAcquisition)
 for _rule in (AllPoints, Automatic, InformationThreshold, RidgeLeverageSampling):
     CORE_DECODER_REGISTRY[_rule.__name__] = _rule
 CORE_ENCODER_REGISTRY[BKBNode] = BKBNode.to_dict

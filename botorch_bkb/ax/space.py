@@ -2,6 +2,7 @@ r"""Ax's search spaces and objectives, as an optimizer over a box understands th
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 from ax.core.experiment import Experiment
@@ -53,12 +54,13 @@ class AxSpace:
     r"""A search space of Ax as a box, and back.
 
     Ranges are intervals, of logarithms where Ax's scale is logarithmic; integers take whole
-    values; a choice is the number of its value (see :class:`~botorch_bkb.spaces.Dimension`).
+    values; a choice is the number of its value (see :class:`~botorch_bkb.spaces.Dimension`), or
+    the value itself where these are ordered and equally spaced.
     Fixed and derived parameters are added to each point.
 
     Args:
         search_space: Without hierarchy, fidelities and tasks. Linear constraints must not involve
-            logarithmic ranges or choices.
+            logarithmic ranges or other choices.
 
     Example:
         >>> from ax.core.parameter import FixedParameter, ParameterType, RangeParameter
@@ -148,9 +150,18 @@ def _check(parameter: Parameter) -> None:
 
 def _dimension(parameter: Parameter) -> Dimension:
     if isinstance(parameter, ChoiceParameter):
-        return Dimension.choices(parameter.name, parameter.values)
+        values: list[Any] = parameter.values
+        if parameter.is_ordered and parameter.is_numeric and _is_even(values):
+            return Dimension(parameter.name, values[0], values[-1], values=tuple(values))
+        return Dimension.choices(parameter.name, values)
     assert isinstance(parameter, RangeParameter)
     name, lower, upper = parameter.name, parameter.lower, parameter.upper
     if parameter.parameter_type is ParameterType.INT:
         return Dimension.grid(name, int(lower), int(upper), log=parameter.log_scale)
     return Dimension(name, float(lower), float(upper), log=parameter.log_scale)
+
+
+def _is_even(values: list[Any]) -> bool:
+    r"""Whether numbers ascend in equal steps: coordinates of their own."""
+    steps = [after - before for before, after in itertools.pairwise(values)]
+    return min(steps) > 0 and max(steps) - min(steps) < 1e-9 * (values[-1] - values[0])

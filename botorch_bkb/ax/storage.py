@@ -61,4 +61,4 @@ def unpack(value: Any) -> Any:
         return {key: unpack(item) for key, item in value.items()}
     dtype = np.dtype(value["dtype"])
     array = np.frombuffer(base64.b64decode(value[TENSOR]), dtype.newbyteorder("<"))
-    return torch.from_numpy(array.astype(dtype).reshape(value["shape"]))
+    return torch.from_numpy(array.astype(dtype).reshape(value["shape"])).clone()
