@@ -207,7 +207,7 @@ class BKBNode(ExternalGenerationNode):
 
     def _resumed(self, experiment: Experiment) -> Run | None:
         r"""The run that was saved."""
-        saved, self._saved = self._saved, None
+        saved = self._saved
         if saved is None:
             return None
         space = AxSpace(experiment.search_space)
