@@ -9,6 +9,7 @@ from ax.core.data import Data
 from ax.core.experiment import Experiment
 from ax.core.experiment_status import ExperimentStatus
 from ax.core.generator_run import GeneratorRun
+from ax.core.observation import ObservationFeatures
 from ax.core.types import TParameterization
 from ax.exceptions.core import DataRequiredError, OptimizationComplete, UnsupportedError
 from ax.generation_strategy.external_generation_node import ExternalGenerationNode
@@ -52,9 +53,9 @@ class BKBNode(ExternalGenerationNode):
             (both without integers, choices and constraints), ``"CompressedUCB"``, ``...``
         name: Of the node; the algorithm by default.
         seed: Seed of all randomness.
-        lookahead: The most trials one call makes. Ax does not say how many it wants when several
-            are wanted, so as many points are picked; those left over serve the next call, unless
-            results come first.
+        lookahead: The most trials one call makes; best the ``max_trials`` you ask for. Ax does
+            not say how many it wants when several are wanted, so as many points are picked; those
+            left over serve the next call, unless results come first.
         transition_criteria: When to go on to another node.
         suggested_experiment_status: See Ax.
         options: Further arguments of the algorithm's class; numbers, strings, lists and
@@ -85,7 +86,7 @@ class BKBNode(ExternalGenerationNode):
         *,
         name: str | None = None,
         seed: int | None = None,
-        lookahead: int = 16,
+        lookahead: int = 8,
         transition_criteria: Sequence[TransitionCriterion] | None = None,
         suggested_experiment_status: ExperimentStatus | None = None,
         **options: Any,
@@ -157,11 +158,15 @@ class BKBNode(ExternalGenerationNode):
         ours = self._run.look_ahead(self.lookahead)
         return ours if limit == -1 else min(limit, ours)
 
-    def _gen(self, *args: Any, fixed_features: Any = None, **kwargs: Any) -> GeneratorRun:
-        if fixed_features is not None:
+    def _gen(
+        self, *args: Any, fixed_features: ObservationFeatures | None = None, **kwargs: Any
+    ) -> GeneratorRun:
+        wanted = {} if fixed_features is None else fixed_features.parameters
+        fixed = {} if self._run is None else self._run.space.fixed
+        if not wanted.items() <= fixed.items():
             raise UnsupportedError(
-                "BKBNode cannot fix parameters for single trials: make them fixed parameters of "
-                "the search space, or attach trials of your own."
+                f"BKBNode cannot fix parameters for single trials, got {wanted}: make them fixed "
+                "parameters of the search space, or attach trials of your own."
             )
         # An integer here makes Ax's SQL storage drop the arms when it loads.
         self.fit_time_since_gen = float(self.fit_time_since_gen)

@@ -9,6 +9,9 @@ import torch
 pytest.importorskip("ax")
 
 from ax.api.configs import ChoiceParameterConfig, DerivedParameterConfig, RangeParameterConfig
+from ax.api.protocols.metric import IMetric
+from ax.api.protocols.runner import IRunner
+from ax.core.trial_status import TrialStatus
 from ax.exceptions.core import DataRequiredError, OptimizationComplete, UnsupportedError
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from botorch.exceptions.errors import InputDataError
@@ -16,6 +19,7 @@ from botorch.exceptions.errors import UnsupportedError as BotorchUnsupportedErro
 
 import botorch_bkb
 from botorch_bkb.ax import BKBNode
+from botorch_bkb.ax.space import AxSpace
 from botorch_bkb.spaces import ALGORITHMS
 from tests.ax.helpers import (
     KIND,
@@ -59,9 +63,9 @@ def test_node_asks_what_the_bare_optimizer_asks(algorithm):
 def test_a_call_hands_out_the_batch_of_the_bare_optimizer():
     noisy = {"batch_threshold": 4.0, "noise_var": 0.5, **QUICK}
     optimizer = botorch_bkb.BBKB(bounds=BOUNDS, seed=0, **noisy)
-    client = make_client(**noisy, lookahead=5)
+    client = make_client(**noisy, lookahead=4)
     sizes = []
-    for _ in range(5):
+    for _ in range(4):
         trials = client.get_next_trials(max_trials=4)
         suggestion = optimizer.ask(4)
         assert torch.equal(as_rows(trials.values()), suggestion.X)
@@ -134,11 +138,41 @@ def test_linear_constraints_hold():
 
 def test_linear_constraints_of_integers_hold():
     few = RangeParameterConfig(name="n", bounds=(1, 2), parameter_type="int")
-    steps = RangeParameterConfig(name="y", bounds=(0, 1), parameter_type="float", step_size=0.5)
-    client = make_client(parameters=(X, few, steps), constraints=["n <= 2 + x - y"], num_initial=4)
-    asked = work(client, 5)
-    assert all(p["n"] <= 2 + p["x"] - p["y"] + 1e-6 for p in asked)
-    assert {p["y"] for p in asked} <= {0.0, 0.5, 1.0}
+    client = make_client(parameters=(X, few), constraints=["n <= 2 + x"], num_initial=3)
+    asked = work(client, 4)
+    assert all(p["n"] <= 2 + p["x"] + 1e-6 for p in asked)
+
+
+def test_choices_in_equal_steps_are_numbers():
+    steps = RangeParameterConfig(name="y", bounds=(0, 1), parameter_type="float", step_size=0.25)
+    client = make_client(parameters=(X, steps), constraints=["y <= x"], num_initial=6)
+    space = AxSpace(client._experiment.search_space)
+    assert space.box.discrete_dims == {1: [0.0, 0.25, 0.5, 0.75, 1.0]}
+    assert all(p["y"] <= p["x"] and p["y"] % 0.25 == 0 for p in work(client, 6))
+
+
+def test_ax_orchestrates_the_node():
+    class Run(IRunner):
+        def run_trial(self, trial_index, parameterization):
+            return {}
+
+        def poll_trial(self, trial_index, trial_metadata):
+            return TrialStatus.COMPLETED
+
+        def stop_trial(self, trial_index, trial_metadata):
+            return {}
+
+    class Loss(IMetric):
+        def fetch(self, trial_index, trial_metadata):
+            parameters = client._experiment.trials[trial_index].arm.parameters
+            return 0, bowl(parameters)
+
+    client = make_client("BKB", num_initial=3)
+    client.configure_runner(Run())
+    client.configure_metrics([Loss(name="loss")])
+    client.run_trials(max_trials=4, parallelism=2, initial_seconds_between_polls=0)
+    assert len(client._experiment.trials) == 4
+    assert optimizer_of(client).num_observations >= 2  # the last two may run together
 
 
 def test_failed_and_abandoned_trials_are_given_up():

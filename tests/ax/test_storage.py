@@ -43,7 +43,7 @@ def finish(client, trials, function):
 def in_the_middle(function, *args, **kwargs):
     r"""A client with one trial of its batch told, one running and one failed."""
     client = make_client(*args, **kwargs)
-    work(client, 4, function, at_once=3)
+    work(client, 3, function, at_once=3)
     trials = client.get_next_trials(3)
     if len(trials) > 1:
         (first, parameters), *_, (last, _) = trials.items()
