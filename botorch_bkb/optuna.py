@@ -61,7 +61,8 @@ class BKBSampler(BaseSampler):
         search_space: Distributions by name; by default those common to finished trials, so that
             the first trial is random.
         seed: Seed of all randomness.
-        options: Further arguments of the algorithm's class.
+        options: Further arguments of the algorithm's class, in units of the box: logarithms for
+            logarithmic parameters.
 
     Example:
         >>> import optuna

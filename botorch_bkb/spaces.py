@@ -12,6 +12,7 @@ import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from torch import Tensor
 
+from botorch_bkb.kernels import as_kernel
 from botorch_bkb.optimizers import (
     BBKB,
     BKB,
@@ -198,10 +199,13 @@ class Space:
         Args:
             algorithm: The name of its class.
             seed: Of all randomness.
-            options: Further arguments of the class.
+            options: Further arguments of the class; ``covar_module`` may be a dictionary
+                (:func:`~botorch_bkb.kernels.as_kernel`).
         """
         made = check_algorithm(algorithm, options)
         arguments: dict[str, Any] = {"bounds": self.bounds, "seed": seed, **options}
+        if arguments.get("covar_module") is not None:
+            arguments["covar_module"] = as_kernel(arguments["covar_module"])
         is_tree = issubclass(made, AdaBKB)
         if is_tree and (self.discrete_dims or self.constraints):
             raise UnsupportedError(

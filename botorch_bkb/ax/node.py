@@ -59,7 +59,9 @@ class BKBNode(ExternalGenerationNode):
         transition_criteria: When to go on to another node.
         suggested_experiment_status: See Ax.
         options: Further arguments of the algorithm's class; numbers, strings, lists and
-            dictionaries if the experiment is to be saved. Compressed algorithms evaluate
+            dictionaries if the experiment is to be saved, such as ``covar_module={"name": "rbf",
+            "lengthscale": 0.2}`` (:func:`~botorch_bkb.kernels.as_kernel`), in units of the box:
+            logarithms for logarithmic ranges. Compressed algorithms evaluate
             uninformative points by default; ``on_uninformative="stop"`` raises Ax's
             ``OptimizationComplete`` instead.
 

@@ -45,7 +45,8 @@ def pack(value: Any, name: str = "state") -> Any:
         return value
     raise JSONEncodeError(
         f"{name} must be made of numbers, strings, lists, dictionaries and tensors to be saved, "
-        f"got {type(value).__name__}: pass something that is, or do not save."
+        f"got {type(value).__name__}: pass something that is (kernels as dictionaries, see "
+        "botorch_bkb.kernels), or do not save."
     )
 
 

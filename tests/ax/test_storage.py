@@ -20,11 +20,13 @@ from botorch_bkb.ax.storage import pack, unpack
 from tests.ax.helpers import MIXED, X, Y, bowl, complete, make_client, mixed, node_of, work
 
 OPEN = {"noise_var": 0.5, "batch_threshold": 4.0, "num_initial": 4, "lookahead": 4}
+RBF = {"name": "rbf", "lengthscale": 0.5, "outputscale": 2.0}
 RUNS = [
     ("BBKB", (X, Y), bowl, OPEN),
     ("BBKB", MIXED, mixed, {"num_initial": 6, "seed": None}),
     ("AdaBBKB", (X, Y), bowl, {"batch_threshold": 20.0}),
     ("CompressedUCB", (X, Y), bowl, {"num_initial": 4}),
+    ("BKB", (X,), bowl, {"covar_module": RBF, "noise_var": 0.01, "width": "theory"}),
 ]
 
 
