@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -130,7 +131,8 @@ class Dimension:
                 if type(choice) is type(value) and choice == value:
                     return float(i)
             return float(self.values.index(value))
-        if isinstance(value, (str, bool)) or not self.lower <= value <= self.upper:
+        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not is_number or not self.lower <= value <= self.upper:
             raise ValueError(f"{value!r} is not in [{self.lower}, {self.upper}]")
         return self._scaled(value)
 

@@ -29,11 +29,12 @@ class BKBNode(ExternalGenerationNode):
     r"""An algorithm of this package as the generator of Ax's trials.
 
     It has its own initial design and should be the first node; trials of nodes before it, and
-    attached ones, are told as results nobody asked for. Failed and abandoned trials are given up;
-    a trial that is completed without data is given up too and told when data come. Points whose
-    trial was never made are offered again. Asked for more while a batch is closed, Ax raises
-    ``DataRequiredError``; ``client.get_next_trials(max_trials=k)`` hands out what the batch has
-    left, at most ``lookahead``.
+    attached ones, are told as results nobody asked for. A trial's result is read once, when it is
+    completed or stopped early. Failed and abandoned trials are given up; a trial that is completed
+    without data is given up too and told when data come. Points whose trial was never made are
+    offered again. Asked for more while a batch is closed, Ax raises ``DataRequiredError``;
+    ``client.get_next_trials(max_trials=k)`` hands out what the batch has left, at most
+    ``lookahead``.
 
     Standard errors: if all of the first results have a positive one, their squares are the noise
     variances, and later results without (NaN or 0) get the mean of the first. Otherwise noise is

@@ -78,8 +78,9 @@ def dtcgp_generation_strategy(
 
     Whatever Ax's generator supports works: choices, constraints, several objectives. Fitting costs
     ``O(n m^2)`` for a dictionary of ``m`` points, and with one objective and no outcome
-    constraints the acquisition function looks at ``max_baseline`` points instead of ``n``. No
-    regret bound is claimed: expected improvement and hyperparameters are Ax's.
+    constraints the acquisition function looks at ``max_baseline`` points instead of ``n``. Ax fits
+    anew for every call, which is most of the time: ask for several trials at once, or pass
+    ``RidgeLeverageSampling(max_size=...)``. No regret bound is claimed.
 
     Args:
         num_initialization_trials: Sobol trials; attached ones count.
@@ -92,11 +93,9 @@ def dtcgp_generation_strategy(
             {"optimizer_kwargs": {"num_restarts": 4}}}``.
 
     Example:
-        >>> from ax.api.client import Client
         >>> from botorch_bkb.ax import dtcgp_generation_strategy
-        >>> client = Client()
-        >>> client.set_generation_strategy(dtcgp_generation_strategy(8))  # doctest: +SKIP
-        >>> [node.name for node in dtcgp_generation_strategy(8)._nodes]
+        >>> strategy = dtcgp_generation_strategy(8)  # for client.set_generation_strategy
+        >>> list(strategy.nodes_by_name)
         ['Sobol', 'DTCGP']
     """
     check_positive_integer("num_initialization_trials", num_initialization_trials)

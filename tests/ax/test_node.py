@@ -286,6 +286,25 @@ def test_standard_errors_become_variances(sems, noise):
         assert sorted(weights.tolist()) == pytest.approx(sorted(expected))
 
 
+def test_given_noise_stands_for_missing_standard_errors():
+    client = make_client(num_initial=3, noise_var=0.2)
+    for (index, p), sem in zip(client.get_next_trials(3).items(), [None, 0.4, 0.0], strict=True):
+        client.complete_trial(index, {"loss": (bowl(p), sem)})
+    client.get_next_trials(1)
+    weights = optimizer_of(client)._state.history.weights
+    assert sorted(weights.tolist()) == pytest.approx([1.0, 1.0, 0.2 / 0.16])
+
+
+def test_early_stopped_trials_count():
+    client = make_client("BKB", num_initial=1)
+    ((index, _),) = client.get_next_trials(1).items()
+    for step in (1, 2):
+        client.attach_data(index, {"loss": float(step)}, progression=step)
+    client.mark_trial_early_stopped(index)
+    client.get_next_trials(1)
+    assert optimizer_of(client)._state.history.means.tolist() == [-2.0]
+
+
 def test_points_without_a_trial_are_offered_again():
     client = make_client("BKB", num_initial=1)
     strategy, experiment = client._generation_strategy, client._experiment
