@@ -57,7 +57,7 @@ class BKBSampler(BaseSampler):
     kernel, in the order of the list.
 
     Args:
-        algorithm: As in :data:`botorch_bkb.spaces.ALGORITHMS`: ``"BBKB"``, ``"BKB"``, ``...``
+        algorithm: ``"BBKB"``, ``"BKB"``, ``...``: any of the optimizers by name.
         search_space: Distributions by name; by default those common to finished trials, so that
             the first trial is random.
         seed: Seed of all randomness.

@@ -13,35 +13,8 @@ import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from torch import Tensor
 
-from botorch_bkb.kernels import as_kernel
-from botorch_bkb.optimizers import (
-    BBKB,
-    BKB,
-    GPBUCB,
-    GPUCB,
-    AdaBBKB,
-    AdaBKB,
-    CompressedEI,
-    CompressedMPI,
-    CompressedUCB,
-    EpsilonGreedy,
-    MiniGPUCB,
-    Optimizer,
-)
+from botorch_bkb.optimizers import ALGORITHMS, AdaBKB, Optimizer
 
-ALGORITHMS: dict[str, type[Optimizer]] = {
-    "BBKB": BBKB,
-    "BKB": BKB,
-    "GPBUCB": GPBUCB,
-    "GPUCB": GPUCB,
-    "AdaBBKB": AdaBBKB,
-    "AdaBKB": AdaBKB,
-    "CompressedEI": CompressedEI,
-    "CompressedMPI": CompressedMPI,
-    "CompressedUCB": CompressedUCB,
-    "EpsilonGreedy": EpsilonGreedy,
-    "MiniGPUCB": MiniGPUCB,
-}
 #: Values of a grid that are asked; finer ones are thinned out.
 MOST_VALUES = 1000
 #: Arguments of an optimizer that follow from the space.
@@ -201,13 +174,10 @@ class Space:
         Args:
             algorithm: The name of its class.
             seed: Of all randomness.
-            options: Further arguments of the class; ``covar_module`` may be a dictionary
-                (:func:`~botorch_bkb.kernels.as_kernel`).
+            options: Further arguments of the class.
         """
         made = check_algorithm(algorithm, options)
         arguments: dict[str, Any] = {"bounds": self.bounds, "seed": seed, **options}
-        if arguments.get("covar_module") is not None:
-            arguments["covar_module"] = as_kernel(arguments["covar_module"])
         is_tree = issubclass(made, AdaBKB)
         if is_tree and (self.discrete_dims or self.constraints):
             raise UnsupportedError(

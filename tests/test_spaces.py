@@ -5,11 +5,10 @@ import sys
 
 import pytest
 import torch
-from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.exceptions.errors import UnsupportedError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from botorch_bkb.kernels import KERNELS, as_kernel
 from botorch_bkb.spaces import MOST_VALUES, Dimension, Space
 
 KINDS = [
@@ -87,23 +86,6 @@ def test_constraints_have_the_sign_of_botorch():
     assert not weights @ torch.ones(2, dtype=torch.float64) >= bound
     optimizer = space.make_optimizer("BKB", 0, {"num_initial": 4})
     assert (optimizer.ask().X @ torch.tensor([1.0, 2.0]).double() <= 0.5 + 1e-9).all()
-
-
-@pytest.mark.parametrize("name", sorted(KERNELS))
-def test_kernels_have_names(name):
-    kernel = as_kernel({"name": name, "lengthscale": [0.1, 2.0], "outputscale": 3.0})
-    X = torch.rand(5, 2, dtype=torch.float64)
-    scaled = X / torch.tensor([0.1, 2.0], dtype=torch.float64)
-    plain = as_kernel({"name": name, "lengthscale": 1.0})
-    torch.testing.assert_close(kernel(X).to_dense(), 3 * plain(scaled).to_dense())
-
-
-@pytest.mark.parametrize(
-    "kernel", [{"name": "cubic", "lengthscale": 1}, {"name": "rbf"}, "rbf", {"lengthscale": 1}]
-)
-def test_kernels_that_do_not_exist_are_refused(kernel):
-    with pytest.raises(InputDataError, match="covar_module must be a kernel"):
-        as_kernel(kernel)
 
 
 def test_trees_take_intervals_only():

@@ -12,6 +12,7 @@ from ax.core.generator_run import GeneratorRun
 from ax.core.observation import ObservationFeatures
 from ax.core.types import TParameterization
 from ax.exceptions.core import DataRequiredError, OptimizationComplete, UnsupportedError
+from ax.exceptions.storage import JSONEncodeError
 from ax.generation_strategy.external_generation_node import ExternalGenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from ax.generation_strategy.transition_criterion import TransitionCriterion
@@ -19,7 +20,7 @@ from ax.generation_strategy.transition_criterion import TransitionCriterion
 from botorch_bkb.ax.ledger import Ledger
 from botorch_bkb.ax.run import Run
 from botorch_bkb.ax.space import AxSpace, read_goal
-from botorch_bkb.ax.storage import pack, unpack
+from botorch_bkb.encoding import NotWritable, from_text, to_text
 from botorch_bkb.optimizers import BatchCompleteError, CompressedUCB, ConvergedError, Optimizer
 from botorch_bkb.spaces import check_algorithm
 from botorch_bkb.validation import check_positive_integer
@@ -59,12 +60,10 @@ class BKBNode(ExternalGenerationNode):
             left over serve the next call, unless results come first.
         transition_criteria: When to go on to another node.
         suggested_experiment_status: See Ax.
-        options: Further arguments of the algorithm's class; numbers, strings, lists and
-            dictionaries if the experiment is to be saved, such as ``covar_module={"name": "rbf",
-            "lengthscale": 0.2}`` (:func:`~botorch_bkb.kernels.as_kernel`), in units of the box:
-            logarithms for logarithmic ranges. Compressed algorithms evaluate
-            uninformative points by default; ``on_uninformative="stop"`` raises Ax's
-            ``OptimizationComplete`` instead.
+        options: Further arguments of the algorithm's class, in units of the box: logarithms for
+            logarithmic ranges. Functions, and kernels of your own or with priors, cannot be saved.
+            Compressed algorithms evaluate uninformative points by default;
+            ``on_uninformative="stop"`` raises Ax's ``OptimizationComplete`` instead.
 
     Example:
         >>> from ax.api.client import Client
@@ -185,7 +184,7 @@ class BKBNode(ExternalGenerationNode):
                 "experiment": run.experiment,
                 "ledger": run.ledger.to_dict(),
                 "noise": run.noise,
-                "state": pack(run.state),
+                "state": to_text(run.state),
             }
         return {
             "__type": type(self).__name__,
@@ -196,20 +195,29 @@ class BKBNode(ExternalGenerationNode):
             "transition_criteria": list(self.transition_criteria),
             "suggested_experiment_status": self.suggested_experiment_status,
             "previous_node_name": self._previous_node_name,
-            "options": pack(self.options, "options"),
+            "options": self._written_options(),
             "saved": saved,
         }
+
+    def _written_options(self) -> str:
+        try:
+            return to_text(self.options)
+        except NotWritable as error:
+            raise JSONEncodeError(
+                f"BKBNode cannot be saved with {error} among its options: numbers, strings, lists, "
+                "dictionaries, tensors and gpytorch's own kernels without priors can be."
+            ) from error
 
     @classmethod
     def from_dict(
         cls,
-        options: dict[str, Any],
+        options: str,
         saved: dict[str, Any] | None,
         previous_node_name: str | None = None,
         **arguments: Any,
     ) -> BKBNode:
         r"""The inverse, of what Ax's decoder has read."""
-        node = cls(**arguments, **unpack(options))
+        node = cls(**arguments, **from_text(options))
         node._saved, node._previous_node_name = saved, previous_node_name
         return node
 
@@ -220,7 +228,7 @@ class BKBNode(ExternalGenerationNode):
             return None
         space = AxSpace(experiment.search_space)
         optimizer = space.box.make_optimizer(self.algorithm, self.seed, self.options)
-        optimizer.load_state_dict(unpack(saved["state"]))
+        optimizer.load_state_dict(from_text(saved["state"]))
         ledger = Ledger.from_dict(saved["ledger"])
         goal = read_goal(experiment)
         return Run(saved["experiment"], space, goal, optimizer, ledger, saved["noise"])

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from botorch_bkb.journal.encoding import decode, encode
+from botorch_bkb.encoding import decode, encode
 from botorch_bkb.journal.errors import JournalError
 from botorch_bkb.journal.schema import (
     APPLICATION,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from botorch_bkb import optimizers
-from botorch_bkb.journal.encoding import NotWritable, decode, encode
+from botorch_bkb.encoding import NotWritable, decode, encode
 from botorch_bkb.journal.errors import JournalError
-from botorch_bkb.optimizers import Optimizer
+from botorch_bkb.optimizers import ALGORITHMS, Optimizer
 
 
 def described(optimizer: Optimizer) -> dict[str, Any]:
@@ -18,7 +17,10 @@ def described(optimizer: Optimizer) -> dict[str, Any]:
             arguments[name] = decode(encode(value))
         except NotWritable as error:
             unknown[name] = str(error)
-    return {"algorithm": type(optimizer).__name__, "arguments": arguments, "unknown": unknown}
+    name = type(optimizer).__name__
+    if ALGORITHMS.get(name) is not type(optimizer):
+        name = f"a class {name} of your own"
+    return {"algorithm": name, "arguments": arguments, "unknown": unknown}
 
 
 def constructed(settings: dict[str, Any]) -> Optimizer:
@@ -28,13 +30,11 @@ def constructed(settings: dict[str, Any]) -> Optimizer:
         JournalError: Something of it could not be written down.
     """
     name, unknown = settings["algorithm"], settings["unknown"]
-    kind = getattr(optimizers, name, None) if name in optimizers.__all__ else None
-    if not (isinstance(kind, type) and issubclass(kind, Optimizer)):
+    if name not in ALGORITHMS:
         unknown = {"the optimizer": name, **unknown}
     if unknown:
         listed = ", ".join(f"{key} = {value}" for key, value in unknown.items())
         raise JournalError(
             f"A journal cannot keep {listed}: pass `optimizer`, constructed as it was for the run."
         )
-    assert kind is not None
-    return kind(**settings["arguments"])
+    return ALGORITHMS[name](**settings["arguments"])

@@ -1,6 +1,7 @@
 r"""Ask and tell: the algorithms as named configurations of one optimizer."""
 
 from botorch_bkb.optimizers.algorithms import (
+    ALGORITHMS,
     BBKB,
     BKB,
     GPBUCB,
@@ -25,6 +26,7 @@ from botorch_bkb.optimizers.suggestion import (
 from botorch_bkb.optimizers.width import Progress
 
 __all__ = [
+    "ALGORITHMS",
     "BBKB",
     "BKB",
     "GPBUCB",

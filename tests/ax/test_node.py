@@ -20,7 +20,7 @@ from botorch.exceptions.errors import UnsupportedError as BotorchUnsupportedErro
 import botorch_bkb
 from botorch_bkb.ax import BKBNode
 from botorch_bkb.ax.space import AxSpace
-from botorch_bkb.spaces import ALGORITHMS
+from botorch_bkb.optimizers import ALGORITHMS
 from tests.ax.helpers import (
     KIND,
     LAYERS,

@@ -276,6 +276,10 @@ def test_a_lost_page_costs_no_record_on_another(path, tmp_path):
         assert {a.suggestion for a in suggestions} >= set(range(300)) - set(there)
 
 
+#: Rows of a journal of sixty outcomes.
+COUNTS = {"settings": 3, "events": 120, "suggestions": 60, "outcomes": 60, "measurements": 0}
+
+
 def test_a_flipped_bit_is_never_taken_for_a_result(path, tmp_path):
     data = journal_with(path, 60)
     generator = torch.Generator().manual_seed(0)
@@ -287,6 +291,7 @@ def test_a_flipped_bit_is_never_taken_for_a_result(path, tmp_path):
         try:
             with Journal.append(path) as journal:
                 journal.check()
+                assert [len(journal.rows(table)) for table in COUNTS] == list(COUNTS.values())
                 assert journal.outcome_list() == expected
         except JournalError:
             noticed += 1

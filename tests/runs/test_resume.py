@@ -121,7 +121,7 @@ class OwnBBKB(BBKB):
 
 def test_an_optimizer_of_the_users_own(path):
     crashed(bbkb(OwnBBKB), path, 20)
-    with pytest.raises(JournalError, match="the optimizer = OwnBBKB"):
+    with pytest.raises(JournalError, match="the optimizer = a class OwnBBKB"):
         resume(path, value)
     resume(path, value, optimizer=bbkb(OwnBBKB))
 

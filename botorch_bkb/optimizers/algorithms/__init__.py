@@ -14,8 +14,19 @@ from botorch_bkb.optimizers.algorithms.compressed import (
     CompressedMPI,
     CompressedUCB,
 )
+from botorch_bkb.optimizers.optimizer import Optimizer
+
+#: By name.
+ALGORITHMS: dict[str, type[Optimizer]] = {
+    kind.__name__: kind
+    for kind in (
+        BBKB, BKB, GPBUCB, GPUCB, AdaBBKB, AdaBKB, CompressedEI, CompressedMPI, CompressedUCB,
+        EpsilonGreedy, MiniGPUCB,
+    )
+}  # fmt: skip
 
 __all__ = [
+    "ALGORITHMS",
     "BBKB",
     "BKB",
     "GPBUCB",

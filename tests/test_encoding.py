@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from botorch_bkb import Compression
 from botorch_bkb.batches import SumRule
-from botorch_bkb.journal.encoding import DTYPES, NotWritable, decode, encode
+from botorch_bkb.encoding import DTYPES, NotWritable, decode, encode
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(),
@@ -90,7 +90,7 @@ class OwnKernel(RBFKernel):
         {"deep": [1, (2, print)]},
         torch.rand(2).to(torch.complex64),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_cannot_be_written_down_is_refused(value):
     with pytest.raises(NotWritable):

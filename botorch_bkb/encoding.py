@@ -7,6 +7,7 @@ compressions. Everything is rebuilt from names in fixed tables; anything else is
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
 from collections.abc import Callable, Mapping
@@ -87,6 +88,16 @@ def decode(data: bytes) -> Any:
         OverflowError, BotorchError,
     ) as error:  # fmt: skip
         raise ValueError(f"not an encoded value: {error}") from error
+
+
+def to_text(value: Any) -> str:
+    r"""A value as letters and digits, for what can store only these."""
+    return base64.b64encode(encode(value)).decode("ascii")
+
+
+def from_text(text: str) -> Any:
+    r"""The inverse of :func:`to_text`."""
+    return decode(base64.b64decode(text))
 
 
 def _plain(value: Any, blobs: list[bytes]) -> Any:
