@@ -341,29 +341,9 @@ def qlognei_step(problem: Problem, X: Tensor, Y: Tensor) -> float:
 
 def ax_step(problem: Problem, X: Tensor, Y: Tensor) -> float:
     r"""Seconds of one trial of Ax's default strategy after so many."""
-    import logging
+    from benchmarks.ax_client import client_after, seconds_a_trial
 
-    from ax.api.client import Client
-    from ax.api.configs import RangeParameterConfig
-
-    logging.disable(logging.WARNING)
-    client = Client()
-    names = [f"x{i}" for i in range(X.shape[-1])]
-    client.configure_experiment(
-        parameters=[
-            RangeParameterConfig(name=name, parameter_type="float", bounds=(low, high))
-            for name, (low, high) in zip(names, problem.bounds.T.tolist(), strict=True)
-        ]
-    )
-    client.configure_optimization(objective="y")
-    for x, y in zip(X.tolist(), Y.tolist(), strict=True):
-        index = client.attach_trial(parameters=dict(zip(names, x, strict=True)))
-        client.complete_trial(trial_index=index, raw_data={"y": y})
-    for index in client.get_next_trials(max_trials=1):  # the centre of the box, without a model
-        client.complete_trial(trial_index=index, raw_data={"y": float(Y.mean())})
-    start = time.perf_counter()
-    client.get_next_trials(max_trials=1)
-    return time.perf_counter() - start
+    return seconds_a_trial(client_after(problem.bounds, X, Y), float(Y.mean()))
 
 
 def against_a_grid(budget: int) -> tuple[list[str], list[str]]:

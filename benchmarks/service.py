@@ -102,9 +102,55 @@ def journals(sizes: tuple[int, ...], folder: Path) -> tuple[list[str], list[str]
     return rows, said
 
 
+def inside_ax(sizes: tuple[int, ...]) -> tuple[list[str], list[str]]:
+    r"""A trial of ``BKBNode`` and of Ax's default, and what of it is Ax's own."""
+    from benchmarks.ax_client import client_after, seconds_a_trial
+    from botorch_bkb.ax import BKBNode, bkb_generation_strategy
+
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(max(sizes), 4, generator=generator, dtype=torch.float64)
+    noise = torch.randn(len(X), generator=generator, dtype=torch.float64)
+    Y, bounds = objective(X) + 0.3 * noise, torch.tensor([[0.0] * 4, [1.0] * 4])
+    rows, said, inside, depth = [], [], [0.0], [0]
+
+    def timed(method):
+        def call(self, *args, **kwargs):
+            start = time.perf_counter()
+            depth[0] += 1
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                depth[0] -= 1
+                if not depth[0]:  # one of them calls another
+                    inside[0] += time.perf_counter() - start
+
+        return call
+
+    for name in ("new_trial_limit", "update_generator_state", "get_next_candidate"):
+        setattr(BKBNode, name, timed(getattr(BKBNode, name)))
+    for n in sizes:
+        client = client_after(bounds, X[:n], Y[:n], bkb_generation_strategy("BBKB", seed=0))
+        seconds_a_trial(client, 0.0)
+        inside[0], trials = 0.0, 5
+        ours = seconds_a_trial(client, 0.0, trials)
+        own = ours - inside[0] / (trials + 1)
+        theirs = seconds_a_trial(client_after(bounds, X[:n], Y[:n]), 0.0)
+        rows += [
+            f"ax,{n},BKBNode,s a trial,{ours:.4g}",
+            f"ax,{n},BKBNode: Ax's bookkeeping,s a trial,{own:.4g}",
+            f"ax,{n},Ax default,s a trial,{theirs:.4g}",
+        ]
+        what = f"Ax default over Ax with BKBNode at n={n} (without Ax's bookkeeping: "
+        what += f"{(theirs - own) / (ours - own):.3g})"
+        said.append(verdict(what, "more than 1", theirs / ours, theirs > ours))
+        print(*rows[-3:], sep="\n", flush=True)
+    return rows, said
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="shorter runs")
+    parser.add_argument("--no-ax", action="store_true", help="the journal alone")
     parser.add_argument("--out", type=Path, help="folder for service.csv")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -113,6 +159,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         sizes = (200, 1000) if args.quick else (1000, 10_000, 100_000)
         rows, said = journals(sizes, Path(folder))
+    if not args.no_ax:
+        more, also = inside_ax((20, 40) if args.quick else (100, 1000, 2000))
+        rows, said = rows + more, said + also
     print(*rows, "", "claim | asked | measured | verdict", *said, sep="\n")
     if args.out:
         write_csv(args.out / "service.csv", header + said, "study,n,what,unit,figure", rows)
