@@ -2,8 +2,8 @@ r"""What optimisation over a box costs and earns.
 
 Noisy test functions of BoTorch, outcomes in units of their standard deviation over the box, noise
 of 0.1 of it; all optimizers with their defaults, hyperparameters fitted. Run
-``python -m benchmarks.continuous [--quick] [--seeds 10] [--workers 2] [--out DIR]``; the speed
-study alone with ``--speed``. Seconds are those of one core.
+``python -m benchmarks.continuous [--quick] [--seeds 10] [--workers 2] [--out DIR]``; one study alone
+with ``--study regret`` or ``--study speed``. Seconds of whole runs are those of one core.
 """
 
 from __future__ import annotations
@@ -374,35 +374,44 @@ def against_a_grid(budget: int) -> tuple[list[str], list[str]]:
     return out, [verdict(what, ">= 10", ratio, ratio >= 10)]
 
 
+def regrets(seeds: int, steps: int, workers: int, out: Path | None) -> tuple[list[str], list[str]]:
+    r"""All methods on all functions; rows and claims, and a picture."""
+    every = list(cases(seeds, steps))
+    with ProcessPoolExecutor(workers) as pool:
+        progress = tqdm(pool.map(play, every), total=len(every), disable=None)
+        runs = dict(zip(every, progress, strict=True))
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+        draw(runs, out / "continuous.png")
+    return list(rows(runs)), list(claims(runs))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="shorter runs")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2, help="processes, one thread each")
-    parser.add_argument("--speed", action="store_true", help="the speed study alone")
-    parser.add_argument("--out", type=Path, help="folder for continuous.csv and a picture")
+    parser.add_argument("--study", choices=("all", "regret", "speed"), default="all")
+    parser.add_argument("--out", type=Path, help="folder for the figures and a picture")
     args = parser.parse_args()
     seeds, steps = (2, 20) if args.quick else (args.seeds, args.steps)
-    header = circumstances(f"0..{seeds - 1}")
-    print(*header, sep="\n", flush=True)
-    lines, said = speed(args.quick)
-    print(*lines, *said, sep="\n", flush=True)
-    more, also = against_a_grid(20 if args.quick else 300)
-    print(*more, *also, sep="\n", flush=True)
-    lines, said, runs = lines + more, said + also, {}
-    if not args.speed:
-        every = list(cases(seeds, steps))
-        with ProcessPoolExecutor(args.workers) as pool:
-            progress = tqdm(pool.map(play, every), total=len(every), disable=None)
-            runs = dict(zip(every, progress, strict=True))
-        lines, said = lines + list(rows(runs)), said + list(claims(runs))
+    studies: dict[str, Callable[[], tuple[list[str], list[str]]]] = {
+        "continuous_speed": lambda: speed(args.quick),
+        "continuous_grid": lambda: against_a_grid(20 if args.quick else 300),
+        "continuous": lambda: regrets(seeds, steps, args.workers, args.out),
+    }
+    if args.study != "all":
+        is_regret = args.study == "regret"
+        studies = {k: v for k, v in studies.items() if (k == "continuous") is is_regret}
     columns = "function,method,figure,runs,median,tenth,ninetieth"
-    print(columns, *lines, "", "claim | asked | measured | verdict", *said, sep="\n")
-    if args.out:
-        write_csv(args.out / "continuous.csv", header + said, columns, lines)
-        if runs:
-            draw(runs, args.out / "continuous.png")
+    for name, study in studies.items():
+        header = circumstances(f"0..{seeds - 1}" if name == "continuous" else 0)
+        print(*header, sep="\n", flush=True)
+        lines, said = study()
+        print(columns, *lines, "", "claim | asked | measured | verdict", *said, "", sep="\n")
+        if args.out:
+            write_csv(args.out / f"{name}.csv", header + said, columns, lines)
 
 
 if __name__ == "__main__":
