@@ -2,8 +2,8 @@ r"""What optimisation over a box costs and earns.
 
 Noisy test functions of BoTorch, outcomes in units of their standard deviation over the box, noise
 of 0.1 of it; all optimizers with their defaults, hyperparameters fitted. Run
-``python -m benchmarks.continuous [--quick] [--seeds 10] [--workers 2] [--out DIR]``; one study alone
-with ``--study regret`` or ``--study speed``. Seconds of whole runs are those of one core.
+``python -m benchmarks.continuous [--quick] [--seeds 10] [--workers 2] [--out DIR]``; one study
+alone with ``--study regret`` or ``--study speed``. Seconds of whole runs are those of one core.
 """
 
 from __future__ import annotations
