@@ -28,6 +28,8 @@ from botorch_bkb import (
     CompressedUCB,
     InformationThreshold,
     RidgeLeverageSampling,
+    resume,
+    run,
 )
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches import LazyBatch, SumRule
@@ -112,6 +114,19 @@ def test_no_factory_without_device_in_the_optimizer(options, device):
         optimizer.load_state_dict(optimizer.state_dict())
         assert optimizer.best().X.device == optimizer.dictionary.device == X.device
         assert optimizer.model.posterior(X[:3]).mean.device == X.device
+
+
+@pytest.mark.parametrize("domain", ["arms", "bounds"])
+def test_no_factory_without_device_in_a_run(domain, device, tmp_path):
+    X = torch.rand(30, 2, dtype=torch.float64, device=device)
+    X = X if domain == "arms" else torch.tensor([[0.0, 0.0], [1.0, 1.0]], device=device).double()
+
+    def objective(X):
+        return torch.where(X[:, 0] > 0.8, torch.nan, X.sum(-1))
+
+    with NoImplicitDevice():
+        run(BBKB(**{domain: X}, seed=0), objective, 12, journal=tmp_path / "run.sqlite")
+        resume(tmp_path / "run.sqlite", objective, budget=14)
 
 
 @pytest.mark.parametrize("discard", [True, False])

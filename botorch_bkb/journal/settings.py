@@ -2,11 +2,17 @@ r"""What a journal knows of the optimizer, and how to construct it again."""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from botorch_bkb.encoding import NotWritable, decode, encode
 from botorch_bkb.journal.errors import JournalError
 from botorch_bkb.optimizers import ALGORITHMS, Optimizer
+
+logger = logging.getLogger("botorch_bkb")
 
 
 def described(optimizer: Optimizer) -> dict[str, Any]:
@@ -20,7 +26,8 @@ def described(optimizer: Optimizer) -> dict[str, Any]:
     name = type(optimizer).__name__
     if ALGORITHMS.get(name) is not type(optimizer):
         name = f"a class {name} of your own"
-    return {"algorithm": name, "arguments": arguments, "unknown": unknown}
+    device = optimizer.tables.arms.device.type
+    return {"algorithm": name, "arguments": arguments, "unknown": unknown, "device": device}
 
 
 def constructed(settings: dict[str, Any]) -> Optimizer:
@@ -37,4 +44,12 @@ def constructed(settings: dict[str, Any]) -> Optimizer:
         raise JournalError(
             f"A journal cannot keep {listed}: pass `optimizer`, constructed as it was for the run."
         )
-    return ALGORITHMS[name](**settings["arguments"])
+    device = settings["device"]
+    if device == "cuda" and not torch.cuda.is_available():
+        logger.warning("The run was on a GPU and there is none: it goes on without.")
+        device = "cpu"
+    arguments = {
+        name: value.to(device) if isinstance(value, Tensor) else value
+        for name, value in settings["arguments"].items()
+    }
+    return ALGORITHMS[name](**arguments)

@@ -457,8 +457,9 @@ class Optimizer:
                 "Only a suggestion or a part of one can be given up, got "
                 f"{type(suggestion).__name__}: pass what ask() returned, or `pending`."
             )
-        state = self._state
-        asked = suggestion[torch.tensor([id_ >= 0 for id_ in suggestion.ids], dtype=torch.bool)]
+        state, device = self._state, suggestion.X.device
+        expected = [id_ >= 0 for id_ in suggestion.ids]
+        asked = suggestion[torch.tensor(expected, dtype=torch.bool, device=device)]
         if not len(asked):
             return
         rows, ids = self.domain.read(asked, state).rows.tolist(), set(asked.ids)
