@@ -48,7 +48,7 @@ def constructed(settings: dict[str, Any]) -> Optimizer:
     if device == "cuda" and not torch.cuda.is_available():
         logger.warning("The run was on a GPU and there is none: it goes on without.")
         device = "cpu"
-    arguments = {
+    arguments: dict[str, Any] = {
         name: value.to(device) if isinstance(value, Tensor) else value
         for name, value in settings["arguments"].items()
     }
