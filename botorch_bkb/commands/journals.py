@@ -108,7 +108,7 @@ def summary(settings: dict[str, Any], past: Past) -> list[str]:
     skipped = sum(point.id == -1 for point in past.points.values())
     lines = [
         f"{optimizer.get('algorithm', 'unknown optimizer')}({given})",
-        f"points     {len(past.points):,} of {run.get('budget', '?'):,}: {len(done):,} done, "
+        f"points     {len(past.points):,} of {run.get('budget', '?')}: {len(done):,} done, "
         f"{len(past.outcomes) - len(done):,} failed, {skipped:,} skipped, "
         f"{len(past.open):,} pending",
     ]
@@ -132,11 +132,10 @@ def summary(settings: dict[str, Any], past: Past) -> list[str]:
 
 def recommendation(journal: Journal, settings: dict[str, Any]) -> list[str]:
     r"""What the optimizer of the last snapshot recommends, where it can be constructed."""
-    snapshot = journal.last_snapshot()
     with suppress(BotorchError, KeyError):
         optimizer = constructed(settings["optimizer"])
-        if snapshot is not None:
-            optimizer.load_state_dict(snapshot[1])
+        for _, state in journal.snapshots():
+            optimizer.load_state_dict(state)
             best = optimizer.best()
             x = ", ".join(f"{v:.4g}" for v in best.X.tolist()[:8])
             return [

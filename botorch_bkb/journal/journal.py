@@ -30,6 +30,9 @@ from botorch_bkb.journal.schema import (
     insert,
 )
 
+#: What numbers of events and attempts are found in.
+NUMBERED = (("events", "event"), ("measurements", "event"), ("snapshots", "event"),
+            ("attempts", "number"))  # fmt: skip
 #: Seconds between two outcomes that are written through to the disk, where they come that fast.
 SYNC_SECONDS = 0.05
 
@@ -96,10 +99,13 @@ class Journal:
         self._waiting: list[tuple[str, Sequence[Any]]] = []
         self._synced, self._durable = 0.0, True
         with self._errors():
-            (last,) = connection.execute("SELECT max(event) FROM events").fetchone()
-            (number,) = connection.execute("SELECT count(*) FROM attempts").fetchone()
-        self.last_event: int = last or 0
-        self._attempts: int = number
+            last = [
+                connection.execute(f"SELECT max({column}) FROM {table}").fetchone()[0]
+                for table, column in NUMBERED
+            ]
+        # Of a journal that has lost records, any of these may be the last that is left.
+        self.last_event: int = max(number or 0 for number in last[:-1])
+        self._attempts: int = -1 if last[-1] is None else last[-1]
 
     # ------------------------------------------------------------------ opening
 
@@ -154,13 +160,15 @@ class Journal:
     def _opened(
         cls, path: str | Path, prepare: Callable[[sqlite3.Connection], None], readonly: bool = False
     ) -> Self:
-        path = Path(path)
+        path = Path(path).resolve()
+        if path.is_dir():
+            raise JournalError(f"The journal must be a file, got the folder {path}.")
         with ExitStack() as cleanup, errors(path):
             lock = None
             if not readonly:
                 lock = locked(path)
                 cleanup.callback(lock.close)
-            uri = f"{path.resolve().as_uri()}?mode={'ro' if readonly else 'rwc'}"
+            uri = f"{path.as_uri()}?mode={'ro' if readonly else 'rwc'}"
             connection = sqlite3.connect(
                 uri, uri=True, isolation_level=None, timeout=10, check_same_thread=False
             )
@@ -216,8 +224,8 @@ class Journal:
 
     def attempt_failed(self, suggestion: int, error: str) -> None:
         r"""An evaluation failed and is repeated."""
-        self._waiting.append(("attempts", (self._attempts, suggestion, error, time.time())))
         self._attempts += 1
+        self._waiting.append(("attempts", (self._attempts, suggestion, error, time.time())))
 
     def measured(self, measurement: Measurement) -> None:
         r"""To be written with whatever is written next."""
@@ -238,6 +246,18 @@ class Journal:
             self._connection.execute("DELETE FROM snapshots WHERE event = ?", [self.last_event])
             self._append("snapshots", [(self.last_event, data)])
 
+    def restart(self, next_number: int, told: Sequence[int], state: dict[str, Any]) -> None:
+        r"""The optimizer was told everything anew; what came before is of no more use to it.
+
+        Args:
+            next_number: The number of the next suggestion.
+            told: Suggestions whose outcomes it knows.
+            state: Its state.
+        """
+        with self._transaction(durable=True):
+            self._event("restart", next_number, told)
+            self._append("snapshots", [(self.last_event, encode(state))])
+
     def _event(self, kind: str, requested: int | None, members: Sequence[int]) -> None:
         blob = np.asarray(members, dtype="<i8").tobytes()
         row = (self.last_event + 1, kind, requested, blob, time.time())
@@ -245,7 +265,8 @@ class Journal:
         self.last_event += 1
 
     def _append(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
-        signed = [(*row, checksum(table, row)) for row in rows]
+        plain = [tuple(map(_as_stored, row)) for row in rows]
+        signed = [(*row, checksum(table, row)) for row in plain]
         self._connection.executemany(insert(table), signed)
 
     @contextmanager
@@ -323,16 +344,15 @@ class Journal:
         r"""All measurements."""
         return list(map(Measurement._make, self.rows("measurements")))
 
-    def last_snapshot(self) -> tuple[int, dict[str, Any]] | None:
-        r"""The latest one that is whole, and the event after which it was taken."""
+    def snapshots(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        r"""Those that are whole, the latest first, each with the event after which it was taken."""
         with self._errors():
             found = self._connection.execute("SELECT event FROM snapshots ORDER BY event DESC")
             events = [event for (event,) in found.fetchall()]
         for event in events:
             with suppress(JournalError, ValueError):
                 ((_, data),) = self.rows("snapshots", f"WHERE event = {event}")
-                return event, decode(data)
-        return None
+                yield event, decode(data)
 
     def check(self) -> None:
         r"""Raise unless the file is whole; rows are checked when they are read."""
@@ -340,6 +360,13 @@ class Journal:
             (verdict,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise damaged(self.path, verdict)
+
+
+def _as_stored(value: Any) -> Any:
+    r"""What SQLite would make of it: it knows no negative zero and no NaN."""
+    if type(value) is not float:
+        return value
+    return value + 0.0 if value == value else None
 
 
 def damaged(path: str | Path, what: str) -> JournalError:

@@ -36,23 +36,30 @@ def recover(path: str | Path, new: str | Path) -> dict[str, int]:
     Raises:
         JournalError: There is nothing to be saved, or ``new`` exists.
     """
-    path = Path(path)
-    if not path.exists():
+    path = Path(path).resolve()
+    if not path.is_file():
         raise JournalError(f"There is no file {path}.")
     found: dict[str, dict[Any, tuple]] = {table: {} for table in TABLES}
-    pages = _pages(path)
-    for number, page in pages.items():
-        for row in _rows(page, FILE_HEADER if number == 1 else 0, pages):
-            for table, columns in TABLES.items():
-                if len(row) == len(columns) + 2:
-                    values, expected = _as_inserted(row, list(columns.values())), row[-1]
-                    if checksum(table, values) == expected:
-                        found[table][values[0]] = (*values, expected)
+    pages: dict[int, bytes] = {}
+    for changed in _versions(path):
+        pages |= changed
+        for number, page in changed.items():
+            for row in _rows(page, FILE_HEADER if number == 1 else 0, pages):
+                _keep(row, found)
     rows = {table: [kept[key] for key in sorted(kept)] for table, kept in found.items()}
     if not any(rows.values()):
         raise JournalError(f"{path} has no complete record.")
     Journal.of_rows(new, rows).close()
     return {table: len(kept) for table, kept in rows.items()}
+
+
+def _keep(row: tuple, found: dict[str, dict[Any, tuple]]) -> None:
+    r"""Put a row where it belongs, if its checksum says that it is one."""
+    for table, columns in TABLES.items():
+        if len(row) == len(columns) + 2:
+            values, expected = _as_inserted(row, list(columns.values())), row[-1]
+            if checksum(table, values) == expected:
+                found[table][values[0]] = (*values, expected)
 
 
 def _as_inserted(row: tuple, kinds: list[str]) -> list[Any]:
@@ -66,34 +73,36 @@ def _as_inserted(row: tuple, kinds: list[str]) -> list[Any]:
     ]
 
 
-def _pages(path: Path) -> dict[int, bytes]:
-    r"""Pages by number, from the file and, where they are newer, from its log."""
+def _versions(path: Path) -> Iterator[dict[int, bytes]]:
+    r"""Pages by number: those of the file, then of each transaction in its log, the oldest first.
+
+    A page that is damaged now may have been whole before.
+    """
     data = path.read_bytes()
-    pages = {
+    yield {
         1 + start // PAGE_SIZE: data[start : start + PAGE_SIZE]
         for start in range(0, len(data) - PAGE_SIZE + 1, PAGE_SIZE)
     }
     log = path.with_name(path.name + "-wal")
     if log.exists():
-        pages |= _logged(log.read_bytes())
-    return pages
+        yield from _logged(log.read_bytes())
 
 
-def _logged(log: bytes) -> dict[int, bytes]:
-    r"""Pages of complete transactions, the latest of each."""
-    salt = log[16:24]
-    pages: dict[int, bytes] = {}
-    open_pages: dict[int, bytes] = {}
-    size = FRAME_HEADER + PAGE_SIZE
-    for start in range(LOG_HEADER, len(log) - size + 1, size):
-        number, commits = struct.unpack_from(">II", log, start)
-        if log[start + 8 : start + 16] != salt:
-            break
-        open_pages[number] = log[start + FRAME_HEADER : start + size]
-        if commits:
-            pages |= open_pages
-            open_pages = {}
-    return pages
+def _logged(log: bytes) -> Iterator[dict[int, bytes]]:
+    r"""Frames of an earlier turn of the log, which lie behind the present ones, come first."""
+    size, salt = FRAME_HEADER + PAGE_SIZE, log[16:24]
+    starts = range(LOG_HEADER, len(log) - size + 1, size)
+    earlier = [start for start in starts if log[start + 8 : start + 16] != salt]
+    present = [start for start in starts if log[start + 8 : start + 16] == salt]
+    for turn in (earlier, present):
+        pages: dict[int, bytes] = {}
+        for start in turn:
+            number, commits = struct.unpack_from(">II", log, start)
+            pages[number] = log[start + FRAME_HEADER : start + size]
+            if commits:
+                yield pages
+                pages = {}
+        yield pages
 
 
 def _rows(page: bytes, start: int, pages: dict[int, bytes]) -> Iterator[tuple]:

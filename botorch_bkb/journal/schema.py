@@ -21,8 +21,8 @@ TABLES: dict[str, dict[str, str]] = {
     # What the optimizer was asked and told, in order: replayed, it arrives at the same state.
     "events": {
         "event": "INTEGER PRIMARY KEY",
-        "kind": "TEXT",  # ask or tell
-        "requested": "INTEGER",  # how many points; null for all
+        "kind": "TEXT",  # ask, tell, or restart: all members were told to a new optimizer
+        "requested": "INTEGER",  # how many points; of a restart, the number of the next point
         "members": "BLOB",  # suggestions asked or told, int64
         "time": "REAL",
     },
@@ -83,5 +83,7 @@ SEEDS = {table: zlib.crc32(table.encode()) for table in TABLES}
 def checksum(table: str, values: Sequence[Any]) -> int:
     r"""Of a row, and of the table it belongs to."""
     if table in LARGE:
+        if not isinstance(values[1], bytes):
+            return -1  # whatever it is, nobody wrote it
         values = (values[0], zlib.crc32(values[1]))
     return zlib.crc32(repr(tuple(values)).encode(), SEEDS[table])

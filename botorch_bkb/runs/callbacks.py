@@ -31,6 +31,9 @@ class Callback:
         ...             loop.stop("nothing found")
     """
 
+    def on_start(self, loop: Loop) -> None:
+        r"""The run, or the resumed run, begins."""
+
     def on_ask(self, loop: Loop, points: Sequence[Point]) -> None:
         r"""Points were suggested and are recorded; they are evaluated next."""
 
@@ -90,6 +93,10 @@ class StopAfter(Callback):
     def __init__(self, seconds: float) -> None:
         check_between("seconds", seconds, 0, float("inf"))
         self.seconds = seconds
+        self._start = time.monotonic()
+
+    def on_start(self, loop: Loop) -> None:
+        r"""Start the clock."""
         self._start = time.monotonic()
 
     def on_ask(self, loop: Loop, points: Sequence[Point]) -> None:

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -92,6 +92,7 @@ class InOneCall(Evaluator):
         points, start = self._points, time.perf_counter()
         if not points:
             return []
+        values: list[Any]
         try:
             values = self._split(self.objective(self._argument(points)), len(points))
         except Exception as error:
@@ -112,7 +113,7 @@ class InOneCall(Evaluator):
     @staticmethod
     def _split(value: Any, n: int) -> list[Any]:
         r"""One value, or one pair, for each point."""
-        columns = value if isinstance(value, tuple) else (value,)
+        columns = value if isinstance(value, tuple) and value else (value,)
         flat = []
         for column in columns:
             tensor = torch.as_tensor(column).detach().cpu().reshape(-1)
@@ -163,6 +164,8 @@ class OnExecutor(Evaluator):
         self._waiting: deque[Point] = deque()
         self._running: dict[Future, _Running] = {}
         self._hung: set[Future] = set()
+        self._lost: EvaluatorLost | None = None
+        self._is_new = True  # nothing was submitted to the executor yet
         self._suspects: set[int] = set()  # one of them may have killed its worker
 
     @property
@@ -173,6 +176,7 @@ class OnExecutor(Evaluator):
     @property
     def free(self) -> int | None:
         r"""Workers without a point."""
+        self._hung = {future for future in self._hung if not future.done()}
         return max(0, self.workers - len(self._hung) - self.busy)
 
     def submit(self, points: Sequence[Point]) -> None:
@@ -184,7 +188,7 @@ class OnExecutor(Evaluator):
         self._hung = {future for future in self._hung if not future.done()}
         # Points that may have killed a worker are tried alone.
         most = 1 if self._suspects else self.workers - len(self._hung)
-        while self._waiting and len(self._running) < most:
+        while self._waiting and len(self._running) < most and self._lost is None:
             point = self._waiting[0]
             argument = point.arm if self.by_index else point.x.tolist()
             dtype = None if self.by_index else str(point.x.dtype).removeprefix("torch.")
@@ -195,12 +199,15 @@ class OnExecutor(Evaluator):
                 self._running = {}
                 self._replace_executor(error)
                 continue
+            self._is_new = False
             self._running[future] = _Running(point)
             self._waiting.popleft()
 
     def collect(self) -> list[Answer]:
         r"""Wait for the first results."""
         self._start()
+        if self._lost is not None and not self._running:
+            raise self._lost
         if not self._running:
             self._wait_for_hung()
             return []
@@ -214,7 +221,9 @@ class OnExecutor(Evaluator):
             except BrokenExecutor as error:
                 broken.append((running, error))
                 continue
-            except (Exception, CancelledError) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # SystemExit of a worker, for one
                 value = error
             answers.append(self._answered(running, value))
         answers += self._timed_out()
@@ -271,13 +280,18 @@ class OnExecutor(Evaluator):
             )
 
     def _replace_executor(self, error: BaseException) -> None:
-        if self._make is None:
-            raise EvaluatorLost(
+        r"""Or remember that there is none, once all that has come is handed over."""
+        if self._make is None or self._is_new:
+            self._lost = EvaluatorLost(
                 f"the executor is broken ({error}): pass a function that makes one, such as "
                 "lambda: ProcessPoolExecutor(4), to go on after that"
             )
+            return
         self._executor.shutdown(wait=False, cancel_futures=True)
-        self._executor, self._hung = self._make(), set()
+        try:
+            self._executor, self._hung, self._is_new = self._make(), set(), True
+        except Exception as failure:
+            self._lost = EvaluatorLost(f"no new executor could be made: {failure}")
 
     def close(self) -> None:
         r"""Cancel what has not begun, and shut down an executor that was made here."""
@@ -307,9 +321,19 @@ def _call(objective: Objective, argument: Any, dtype: str | None) -> Any:
 
 
 def _answer(point: Point, value: Any, seconds: float) -> Answer:
+    error = value
+    if not isinstance(value, BaseException):
+        try:
+            return Answer(point, read_reward(value), None, seconds)
+        except Exception as failure:
+            error = failure
+    return Answer(point, None, _said(error), seconds)
+
+
+def _said(error: BaseException) -> str:
+    r"""What an error says, in letters that can be written down."""
     try:
-        if isinstance(value, BaseException):
-            raise value
-        return Answer(point, read_reward(value), None, seconds)
-    except BaseException as error:
-        return Answer(point, None, f"{type(error).__name__}: {error}", seconds)
+        text = str(error)
+    except Exception:
+        text = "(an error that cannot say what it is)"
+    return f"{type(error).__name__}: {text}".encode("utf-8", "backslashreplace").decode()

@@ -38,12 +38,16 @@ class Past:
         outcomes: What came of them.
         told: The event in which each was told to the optimizer.
         measurements: What was measured after each event.
+        attempts: How often points without an outcome have failed.
+        next_number: The number of the next point.
     """
 
     points: dict[int, Point] = field(default_factory=dict)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     told: dict[int, int] = field(default_factory=dict)
     measurements: dict[int, Measurement] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)
+    next_number: int = 0
 
     @property
     def open(self) -> list[Point]:
@@ -95,11 +99,11 @@ class Loop:
         self.stopped = ""
         rewards = [o.reward for o in self.past.outcomes.values() if o.reward is not None]
         self.best_reward = max(rewards, default=-math.inf)
-        self.num_asked = max(self.past.points, default=-1) + 1
+        self.num_asked = len(self.past.points)
         self.num_done = self.num_asked - len(self.past.open)
         self._num_rewards = len(rewards)
         self._failures = self._rounds = 0
-        self._attempts: dict[int, int] = {}
+        self._attempts = dict(self.past.attempts)
         self._tells = len({*self.past.told.values()})
         self._events = journal.last_event if journal else self._tells
         self._ready = self.past.ready
@@ -127,32 +131,37 @@ class Loop:
         return self.result(time.perf_counter() - start)
 
     def _go_on(self) -> None:
+        for callback in self.callbacks:
+            callback.on_start(self)
         self._adopt_pending()
         self.evaluator.submit(self.past.open)
         if self._ready and not self.evaluator.busy:
             self._told([])
         while True:
             self._ask()
-            if not self.evaluator.busy:
-                if self.stopped or self.num_asked >= self.budget:
-                    break
-                continue  # all points were skipped
-            self._collect()
+            if self.evaluator.busy or (self.evaluator.free == 0 and self._goes_on):
+                self._collect()  # perhaps only workers that hang
+            elif not self._goes_on:
+                break
         self.stop("budget spent")
+
+    @property
+    def _goes_on(self) -> bool:
+        return not self.stopped and self.num_asked < self.budget
 
     def _adopt_pending(self) -> None:
         r"""Points that were asked before the run are evaluated in it."""
         known = {point.id for point in self.past.points.values()}
         pending = self.optimizer.pending
         if set(pending.ids) - known:
-            self._suggested(0, points_of(pending, self.num_asked, self._tells))
+            self._suggested(0, points_of(pending, self.past.next_number, self._tells))
 
     def _end(self) -> None:
         if self.journal is not None:
             if self._unsaved:
                 self._snapshot()
         elif self._ready:  # nobody else remembers them
-            self._told([])
+            self._told([], at_once=True)
         for callback in self.callbacks:
             callback.on_stop(self)
 
@@ -170,7 +179,7 @@ class Loop:
 
     def _ask(self) -> None:
         left, free = self.budget - self.num_asked, self.evaluator.free
-        if self.stopped or left <= 0:
+        if not self._goes_on:
             return
         if not self.asynchronous:
             if self.evaluator.busy:
@@ -183,7 +192,7 @@ class Loop:
             start = time.perf_counter()
             try:
                 suggestion = self.optimizer.ask(requested)
-                points = points_of(suggestion, self.num_asked, self._tells)
+                points = points_of(suggestion, self.past.next_number, self._tells)
             except BatchCompleteError:
                 points = []
             except ConvergedError as error:
@@ -202,6 +211,7 @@ class Loop:
             self.journal.ask(requested, [as_asked(point) for point in points])
             self._events = self.journal.last_event
         self.past.points |= {point.number: point for point in points}
+        self.past.next_number += len(points)
         self.num_asked += len(points)
         self.num_done += sum(point.id == -1 for point in points)
 
@@ -248,11 +258,12 @@ class Loop:
         value, variance = answer.reward.value, answer.reward.variance
         return Outcome(number, value, variance, None, attempts, answer.seconds, time.time())
 
-    def _told(self, outcomes: list[Outcome]) -> None:
+    def _told(self, outcomes: list[Outcome], at_once: bool = False) -> None:
         r"""Write outcomes down, and tell them when it is time."""
         arrived = self._ready + [outcome.suggestion for outcome in outcomes]
         # In the order they were asked, so that the run does not depend on who was faster.
-        due = sorted(arrived) if self.asynchronous or not self.evaluator.busy else []
+        at_once = at_once or self.asynchronous or not self.evaluator.busy
+        due = sorted(arrived) if at_once else []
         if self.journal is not None:
             self.journal.outcomes(outcomes, due)
             self._events = self.journal.last_event

@@ -2,13 +2,21 @@ r"""Points on their way from a suggestion to an outcome."""
 
 from __future__ import annotations
 
-import math
+import logging
 from typing import Any, NamedTuple
 
 import torch
+from botorch.exceptions.errors import BotorchError
+from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
 from botorch_bkb.optimizers import Optimizer, Suggestion
+from botorch_bkb.optimizers.reading import LARGEST
+
+logger = logging.getLogger("botorch_bkb")
+
+#: The id of a point that the optimizer does not know of.
+UNKNOWN = -2
 
 
 class Point(NamedTuple):
@@ -48,25 +56,40 @@ def suggestion_of(points: list[Point]) -> Suggestion:
 def tell(optimizer: Optimizer, results: list[tuple[Point, Reward | None]]) -> None:
     r"""Tell the optimizer what came of some points; None where nothing did.
 
-    Variances are used if the noise is given or they came with the first results.
+    Variances are used if the noise is given or they came with the first results. A result the
+    optimizer refuses is left out.
     """
     known = set(optimizer.pending.ids)
-    lost = [point for point, reward in results if reward is None and point.id in known]
+    results = [(p if p.id in known else p._replace(id=UNKNOWN), reward) for p, reward in results]
     rewarded = [(point, reward) for point, reward in results if reward is not None]
-    if optimizer.num_observations and not optimizer.noise_is_known:
-        rewarded = [(point, Reward(reward.value)) for point, reward in rewarded]
     # First those with a variance: it is what the noise is known by from then on.
-    groups: dict[tuple[bool, bool], list[tuple[Point, Reward]]] = {}
-    for point, reward in sorted(rewarded, key=lambda pair: pair[1].variance is None):
-        kind = (point.id in known, reward.variance is not None)
-        groups.setdefault(kind, []).append((point, reward))
-    for (asked, has_variance), group in groups.items():
-        told = suggestion_of([point for point, _ in group])
-        values = [reward.value for _, reward in group]
-        variances = [reward.variance for _, reward in group] if has_variance else None
-        optimizer.tell(told if asked else told.X, values, variances)
+    for has_variance in (True, False):
+        group = [pair for pair in rewarded if (pair[1].variance is not None) is has_variance]
+        if not _told(optimizer, group):
+            for pair in group:
+                if not _told(optimizer, [pair]):
+                    logger.warning("Point %d is left out: %s", pair[0].number, pair[1])
+    lost = [point for point, _ in results if point.id in set(optimizer.pending.ids)]
     if lost:
         optimizer.give_up(suggestion_of(lost))
+
+
+def _told(optimizer: Optimizer, group: list[tuple[Point, Reward]]) -> bool:
+    r"""Whether the optimizer has taken all of it; it has taken nothing otherwise."""
+    if not group:
+        return True
+    variances: list[float | None] | None = [reward.variance for _, reward in group]
+    if group[0][1].variance is None or (
+        optimizer.num_observations and not optimizer.noise_is_known
+    ):
+        variances = None
+    suggestion = suggestion_of([point for point, _ in group])
+    try:
+        optimizer.tell(suggestion, [reward.value for _, reward in group], variances)
+    except (BotorchError, NotPSDError, torch.linalg.LinAlgError) as error:
+        logger.warning("The optimizer refuses %d results: %s", len(group), error)
+        return False
+    return True
 
 
 def read_reward(value: Any) -> Reward:
@@ -77,13 +100,13 @@ def read_reward(value: Any) -> Reward:
     """
     pair = value if isinstance(value, (tuple, list)) else (value,)
     try:
-        numbers = [float(v) for v in pair]
-    except (TypeError, ValueError, RuntimeError) as error:
+        numbers = [float(v) + 0.0 for v in pair]  # no negative zero
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ValueError(f"the objective returned {value!r}, not a number ({error})") from None
-    if len(numbers) not in (1, 2) or not all(map(math.isfinite, numbers)):
+    if len(numbers) not in (1, 2) or not all(abs(number) < LARGEST for number in numbers):
         raise ValueError(
-            f"the objective returned {value!r}: a finite number is expected, or a reward and its "
-            "noise variance"
+            f"the objective returned {value!r}: a number below {LARGEST:g} is expected, or a "
+            "reward and its noise variance"
         )
     if len(numbers) == 2 and numbers[1] <= 0:
         raise ValueError(f"the objective returned a noise variance of {numbers[1]}, not positive")

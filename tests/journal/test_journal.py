@@ -54,7 +54,7 @@ def test_everything_written_is_read(path):
         assert journal.suggestion_list() == [asked(0), asked(1)]
         assert journal.measurement_list()[0].dictionary == 5
         assert journal.rows("attempts")[0][1:3] == (0, "no luck")
-        event, state = journal.last_snapshot()
+        event, state = next(journal.snapshots())
         assert event == 3 and torch.equal(state["state"], torch.arange(3))
 
 
@@ -65,7 +65,7 @@ def test_only_the_first_and_the_last_snapshot_are_kept(path):
             journal.ask(1, [asked(i)])
         rows = journal.rows("snapshots")
         assert [event for event, _ in rows] == [0, 4]
-        assert journal.last_snapshot() == (4, {"i": 4})
+        assert next(journal.snapshots()) == (4, {"i": 4})
 
 
 def test_a_file_that_exists_is_not_overwritten(path):
