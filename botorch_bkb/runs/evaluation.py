@@ -62,6 +62,10 @@ class Evaluator(ABC):
         r"""Wait until something has come of some points."""
 
     @abstractmethod
+    def withdraw(self) -> None:
+        r"""Begin no more evaluations of what was submitted."""
+
+    @abstractmethod
     def close(self) -> None:
         r"""Let go of what is still under way."""
 
@@ -106,6 +110,10 @@ class InOneCall(Evaluator):
         if self.by_index:
             return torch.tensor([point.arm for point in points], device=X.device)
         return X
+
+    def withdraw(self) -> None:
+        r"""Forget what waits for the call."""
+        self._points = []
 
     def close(self) -> None:
         r"""Nothing is under way between two calls."""
@@ -292,6 +300,10 @@ class OnExecutor(Evaluator):
             self._executor, self._hung, self._is_new = self._make(), set(), True
         except Exception as failure:
             self._lost = EvaluatorLost(f"no new executor could be made: {failure}")
+
+    def withdraw(self) -> None:
+        r"""Forget what waits for a worker."""
+        self._waiting.clear()
 
     def close(self) -> None:
         r"""Cancel what has not begun, and shut down an executor that was made here."""

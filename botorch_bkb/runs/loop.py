@@ -111,8 +111,9 @@ class Loop:
         self._unsaved, self._snapshot_cost = 0.0, 0.0
 
     def stop(self, reason: str) -> None:
-        r"""Ask for no more points; those under way are waited for."""
+        r"""Begin no more evaluations; those under way are waited for."""
         self.stopped = self.stopped or reason
+        self.evaluator.withdraw()
 
     # ------------------------------------------------------------------ all of it
 
@@ -204,7 +205,8 @@ class Loop:
             self.stop("the optimizer waits for results of points that are not under way")
         for callback in self.callbacks:
             callback.on_ask(self, points)
-        self.evaluator.submit([point for point in points if point.id != -1])
+        if not self.stopped:
+            self.evaluator.submit([point for point in points if point.id != -1])
 
     def _suggested(self, requested: int, points: list[Point]) -> None:
         if self.journal is not None:
@@ -252,7 +254,8 @@ class Loop:
                 self._attempts[number] = attempts
                 if self.journal is not None:
                     self.journal.attempt_failed(number, error)
-                self.evaluator.submit([answer.point])
+                if not self.stopped:
+                    self.evaluator.submit([answer.point])
                 return None
             return Outcome(number, None, None, error, attempts, answer.seconds, time.time())
         value, variance = answer.reward.value, answer.reward.variance

@@ -24,6 +24,7 @@ from botorch_bkb import (
     StopAfter,
     StopAtGap,
     StopAtTarget,
+    resume,
     run,
 )
 from tests.runs.support import ARMS, BOUNDS, bbkb, one, raising, value
@@ -205,6 +206,26 @@ def test_seconds():
     result = run(bbkb(BKB), lambda X: (time.sleep(0.05), value(X))[1], 500,
                  callbacks=[StopAfter(0.2)])  # fmt: skip
     assert "seconds are over" in result.stopped and 2 <= len(result.Y) < 50
+
+
+def test_stopping_begins_no_more_evaluations(tmp_path):
+    path, calls = tmp_path / "run.sqlite", []
+
+    class Enough(Callback):
+        def on_tell(self, loop, outcomes):
+            if loop.num_done >= 25 and loop.evaluator.busy > 3:
+                loop.stop("enough")
+
+    def counted(x):
+        calls.append(1)
+        return one(x)
+
+    with ThreadPoolExecutor(1) as pool:
+        optimizer = bbkb(batch_threshold=40.0)
+        result = run(optimizer, counted, 200, executor=pool, journal=path, callbacks=[Enough()])
+        assert result.stopped == "enough" and len(calls) < 190
+        assert len(optimizer.pending) > 0
+        assert len(resume(path, one, executor=pool).Y) == 200
 
 
 def test_convergence():
