@@ -2,11 +2,9 @@ r"""Optuna integration (extra ``optuna``): the algorithms of this package as a s
 
 from __future__ import annotations
 
-import math
 import threading
 from typing import Any
 
-import torch
 from botorch.exceptions.errors import UnsupportedError
 
 try:
@@ -26,6 +24,8 @@ except ImportError as error:
     ) from error
 
 from botorch_bkb.optimizers import BatchCompleteError, CompressedUCB, Optimizer
+from botorch_bkb.optimizers.reading import LARGEST
+from botorch_bkb.runs.points import UNKNOWN, Point, Reward, tell
 from botorch_bkb.spaces import Dimension, Space, check_algorithm
 
 
@@ -89,7 +89,8 @@ class BKBSampler(BaseSampler):
                 f"{options['on_uninformative']!r}."
             )
         self._algorithm, self._seed, self._options = algorithm, seed, options
-        self._given, self._common = search_space, IntersectionSearchSpace(include_pruned=True)
+        self._given, self._study = search_space, ""
+        self._common = IntersectionSearchSpace(include_pruned=True)
         self._independent = RandomSampler(seed=seed)
         self._lock = threading.RLock()
         self._distributions: dict[str, BaseDistribution] = {}
@@ -111,6 +112,8 @@ class BKBSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         r"""The parameters that are sampled together."""
+        with self._lock:
+            self._look_at(study)
         space = self._given or self._common.calculate(study)
         return {name: d for name, d in space.items() if not d.single()}
 
@@ -140,6 +143,19 @@ class BKBSampler(BaseSampler):
             self._asked[trial.number] = suggestion.ids[0], point
             return point
 
+    def _look_at(self, study: Study) -> None:
+        r"""Forget everything if it is another study."""
+        now = f"{study.study_name} {study.directions}"
+        if now != self._study:
+            self._study, self._optimizer = now, None
+            self._common = IntersectionSearchSpace(include_pruned=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.RLock())
+
     def _begin(self, search_space: dict[str, BaseDistribution]) -> None:
         self._distributions = dict(search_space)
         self._space = Space(tuple(as_dimension(*item) for item in search_space.items()))
@@ -151,30 +167,31 @@ class BKBSampler(BaseSampler):
         optimizer = self._optimizer
         assert optimizer is not None
         sign = 1.0 if study.direction is StudyDirection.MAXIMIZE else -1.0
-        places = {id_: i for i, id_ in enumerate(optimizer.pending.ids)}
-        answered, X, lost = [], [], set()
-        for trial in study.get_trials(deepcopy=False):
-            if trial.number in self._closed or not trial.state.is_finished():
-                continue
-            self._closed.add(trial.number)
-            id_, point = self._asked.pop(trial.number, (-1, {}))
-            value = trial.value if trial.state is TrialState.COMPLETE else None
-            value = math.nan if value is None else value
-            is_result = math.isfinite(value)
-            if is_result and id_ in places and point.items() <= trial.params.items():
-                answered.append((places[id_], sign * value))
-                continue
-            lost.add(id_)
+        pending = optimizer.pending
+        X = dict(zip(pending.ids, pending.X, strict=True))
+        told: list[tuple[Point, Reward | None]] = []
+        news = [
+            trial
+            for trial in study.get_trials(deepcopy=False)
+            if trial.number not in self._closed and trial.state.is_finished()
+        ]
+        for trial in news:
+            id_, point = self._asked.get(trial.number, (UNKNOWN, {}))
+            reward = None
+            if trial.state is TrialState.COMPLETE and trial.value is not None:
+                reward = Reward(sign * trial.value) if abs(trial.value) < LARGEST else None
+            if id_ in X:
+                answer = reward if point.items() <= trial.params.items() else None
+                told.append((Point(trial.number, X[id_], None, id_, 0), answer))
+                if answer is not None:
+                    continue
             try:
                 x = self._space.encode(trial.params)
             except (KeyError, ValueError):
                 continue
-            if is_result:
-                X.append((x, sign * value))
-        if answered:
-            rows = torch.tensor([row for row, _ in answered])
-            optimizer.tell(optimizer.pending[rows], [y for _, y in answered])
-        pending = optimizer.pending
-        optimizer.give_up(pending[torch.tensor([i in lost for i in pending.ids], dtype=torch.bool)])
-        if X:
-            optimizer.tell(torch.stack([x for x, _ in X]), [y for _, y in X])
+            if reward is not None:
+                told.append((Point(trial.number, x, None, UNKNOWN, 0), reward))
+        tell(optimizer, told)
+        self._closed |= {trial.number for trial in news}
+        for trial in news:
+            self._asked.pop(trial.number, None)

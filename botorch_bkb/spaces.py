@@ -72,8 +72,8 @@ class Dimension:
         if last >= MOST_VALUES:
             top, parts = lower + last * step, torch.linspace(0, 1, MOST_VALUES).double()
             spread = lower * (top / lower) ** parts if log else lower + parts * (top - lower)
-            places = sorted({round((value - lower) / step) for value in spread.tolist()})
-        return cls(name, lower, upper, log, tuple(lower + i * step for i in places))
+            places = sorted({min(round((v - lower) / step), last) for v in spread.tolist()})
+        return cls(name, lower, upper, log, tuple(min(lower + i * step, upper) for i in places))
 
     @property
     def codes(self) -> list[float] | None:

@@ -1,6 +1,7 @@
 r"""``BKBSampler``: the algorithms inside Optuna."""
 
 import math
+import pickle
 
 import pytest
 import torch
@@ -155,3 +156,44 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(UnsupportedError, match="takes neither discrete"):
         study.ask({"k": IntDistribution(1, 3)})
     assert BKBSampler(search_space={"c": CategoricalDistribution([1, 2])}).optimizer is None
+
+
+def test_a_huge_value_is_left_out_and_nothing_else():
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(square, n_trials=8)
+    huge = optuna.trial.create_trial(
+        params={"x": 0.5}, distributions={"x": FloatDistribution(0, 1)}, value=1e200
+    )
+    study.add_trial(huge)
+    study.sampler = BKBSampler("BBKB", seed=0)
+    study.optimize(square, n_trials=1)
+    assert study.sampler.optimizer.num_observations == 8
+
+
+@pytest.mark.parametrize("grid", [(0, 0.3, 0.1), (0, 0.7, 0.1), (0.1, 0.9, 0.1), (0, 0.35, 0.05)])
+def test_steps_end_at_the_upper_end(grid):
+    low, high, step = grid
+    study = optuna.create_study(sampler=BKBSampler("BBKB", seed=0), direction="maximize")
+    study.optimize(lambda t: t.suggest_float("x", low, high, step=step), n_trials=5)
+    assert all(low <= t.params["x"] <= high for t in study.trials)
+
+
+def test_a_sampler_begins_anew_with_another_study():
+    sampler = BKBSampler("BBKB", search_space={"x": FloatDistribution(0, 1)}, seed=0)
+    optuna.create_study(sampler=sampler).optimize(square, n_trials=5)
+    second = optuna.create_study(sampler=sampler, direction="maximize")
+    second.optimize(square, n_trials=6)
+    assert sampler.optimizer.num_observations == 5
+    assert max(t.params["x"] for t in second.trials) > 0.7
+
+
+def test_a_sampler_can_be_pickled_in_the_middle():
+    study = optuna.create_study(sampler=BKBSampler("BBKB", seed=0))
+    study.optimize(square, n_trials=6)
+    study.sampler = pickle.loads(pickle.dumps(study.sampler))
+    study.optimize(square, n_trials=2)
+    assert study.sampler.optimizer.num_observations >= 6
+
+
+def square(trial):
+    return (trial.suggest_float("x", 0, 1) - 0.3) ** 2

@@ -11,6 +11,8 @@ from ax.core.base_trial import BaseTrial
 from ax.core.experiment import Experiment
 from ax.core.trial_status import TrialStatus
 
+from botorch_bkb.optimizers.reading import LARGEST
+
 #: Whose results count.
 DONE = (TrialStatus.COMPLETED, TrialStatus.EARLY_STOPPED)
 #: Whose results will not come.
@@ -97,7 +99,7 @@ class Ledger:
         known = self.open[trial.index]
         for arm in trial.arms:
             mean, sem = values.get((trial.index, arm.name), (math.nan, math.nan))
-            if arm.name in known and math.isfinite(mean):
+            if arm.name in known and abs(mean) < LARGEST:
                 yield Result(known.pop(arm.name), arm.parameters, mean, sem)
 
     def to_dict(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ax.generation_strategy.generation_strategy import GenerationStrategy
 from ax.generation_strategy.transition_criterion import TransitionCriterion
 
 from botorch_bkb.ax.ledger import Ledger
-from botorch_bkb.ax.run import Run
+from botorch_bkb.ax.run import CHANGED, Run, created, described
 from botorch_bkb.ax.space import AxSpace, read_goal
 from botorch_bkb.encoding import NotWritable, from_text, to_text
 from botorch_bkb.optimizers import BatchCompleteError, CompressedUCB, ConvergedError, Optimizer
@@ -30,12 +30,13 @@ class BKBNode(ExternalGenerationNode):
     r"""An algorithm of this package as the generator of Ax's trials.
 
     It has its own initial design and should be the first node; trials of nodes before it, and
-    attached ones, are told as results nobody asked for. A trial's result is read once, when it is
-    completed or stopped early. Failed and abandoned trials are given up; a trial that is completed
-    without data is given up too and told when data come. Points whose trial was never made are
-    offered again. Asked for more while a batch is closed, Ax raises ``DataRequiredError``;
-    ``client.get_next_trials(max_trials=k)`` hands out what the batch has left, at most
-    ``lookahead``.
+    attached ones, are told as results nobody asked for. (After another node ask for one trial
+    first: Ax does not ask how many there can be before it changes nodes.) A trial's result is read
+    once, when it is completed or stopped early. Failed and abandoned trials are given up; a trial
+    that is completed without data is given up too and told when data come. Points whose trial was
+    never made are offered again. Asked for more while a batch is closed, Ax raises
+    ``DataRequiredError``; ``client.get_next_trials(max_trials=k)`` hands out what the batch has
+    left, at most ``lookahead``.
 
     Standard errors: if all of the first results have a positive one, their squares are the noise
     variances, and later results without (NaN or 0) get the mean of the first. Otherwise noise is
@@ -131,7 +132,9 @@ class BKBNode(ExternalGenerationNode):
         if run is None or not run.is_of(experiment):
             space = AxSpace(experiment.search_space)
             optimizer = space.box.make_optimizer(self.algorithm, self.seed, self.options)
-            run = Run(experiment._name, space, read_goal(experiment), optimizer)
+            run = Run(
+                experiment._name, created(experiment), space, read_goal(experiment), optimizer
+            )
         self._run = run
         run.catch_up(experiment, self.name)
 
@@ -147,7 +150,8 @@ class BKBNode(ExternalGenerationNode):
         except BatchCompleteError as error:
             raise DataRequiredError(
                 f"The batch of {self.name} is closed: complete some trials, or mark them as failed "
-                f"or abandoned, then ask again. ({error})"
+                "or abandoned, then ask again. (The first call after another node may ask for more "
+                f"than there is: call again, for what was picked is kept. {error})"
             ) from error
         except ConvergedError as error:
             raise OptimizationComplete(str(error)) from error
@@ -182,6 +186,8 @@ class BKBNode(ExternalGenerationNode):
         if run is not None:
             saved = {
                 "experiment": run.experiment,
+                "created": run.created,
+                "described": described(run.space, run.goal),
                 "ledger": run.ledger.to_dict(),
                 "noise": run.noise,
                 "state": to_text(run.state),
@@ -224,14 +230,17 @@ class BKBNode(ExternalGenerationNode):
     def _resumed(self, experiment: Experiment) -> Run | None:
         r"""The run that was saved."""
         saved = self._saved
-        if saved is None:
+        # SQL storage keeps whole seconds.
+        if saved is None or abs(saved["created"] - created(experiment)) > 1:
             return None
-        space = AxSpace(experiment.search_space)
+        space, goal = AxSpace(experiment.search_space), read_goal(experiment)
+        if described(space, goal) != saved["described"]:
+            raise UnsupportedError(CHANGED)
         optimizer = space.box.make_optimizer(self.algorithm, self.seed, self.options)
         optimizer.load_state_dict(from_text(saved["state"]))
         ledger = Ledger.from_dict(saved["ledger"])
-        goal = read_goal(experiment)
-        return Run(saved["experiment"], space, goal, optimizer, ledger, saved["noise"])
+        name, when = saved["experiment"], created(experiment)
+        return Run(name, when, space, goal, optimizer, ledger, saved["noise"])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BKBNode) and self.to_dict() == other.to_dict()

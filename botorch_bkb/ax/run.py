@@ -3,7 +3,6 @@ r"""An optimizer at work on one of Ax's experiments."""
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +13,25 @@ from ax.exceptions.core import UnsupportedError
 from botorch_bkb.ax.ledger import Ledger, Result
 from botorch_bkb.ax.space import AxSpace, Goal, read_goal
 from botorch_bkb.optimizers import BatchCompleteError, ConvergedError, Optimizer, Suggestion
+from botorch_bkb.optimizers.reading import LARGEST
+from botorch_bkb.runs.points import UNKNOWN, Point, Reward, tell
 
 logger = logging.getLogger(__name__)
+
+CHANGED = (
+    "The search space or the objective has changed since the first trial, which BKBNode does not "
+    "support: start a new generation strategy; it learns from all earlier trials."
+)
+
+
+def created(experiment: Experiment) -> float:
+    r"""When an experiment was created, in seconds."""
+    return experiment.time_created.timestamp()
+
+
+def described(space: AxSpace, goal: Goal) -> str:
+    r"""What must not change while a node is at work."""
+    return repr((space.box, space.fixed, goal))
 
 
 @dataclass
@@ -24,6 +40,7 @@ class Run:
 
     Attributes:
         experiment: Its name.
+        created: When it was created, in seconds.
         space: Its search space.
         goal: Its objective.
         optimizer: Over the box.
@@ -35,6 +52,7 @@ class Run:
     """
 
     experiment: str | None
+    created: float
     space: AxSpace
     goal: Goal
     optimizer: Optimizer
@@ -50,17 +68,14 @@ class Run:
 
     def is_of(self, experiment: Experiment) -> bool:
         r"""Whether it has worked on this experiment."""
-        return self.experiment == experiment._name and self.ledger.seen <= len(experiment.trials)
+        same = self.experiment == experiment._name and self.created == created(experiment)
+        return same and self.ledger.seen <= len(experiment.trials)
 
     def catch_up(self, experiment: Experiment, node: str) -> None:
         r"""Tell what is new."""
         space, goal = AxSpace(experiment.search_space), read_goal(experiment)
-        if (space.box, space.fixed, goal) != (self.space.box, self.space.fixed, self.goal):
-            raise UnsupportedError(
-                "The search space or the objective has changed since the first trial, which "
-                "BKBNode does not support: start a new generation strategy; it learns from all "
-                "earlier trials."
-            )
+        if described(space, goal) != described(self.space, self.goal):
+            raise UnsupportedError(CHANGED)
         news = self.ledger.read(experiment, node, goal.metric)
         self.offered = 0
         if not (news.results or news.lost):
@@ -76,28 +91,28 @@ class Run:
 
     def _tell(self, results: list[Result]) -> None:
         variances = self._variances([result.sem for result in results])
-        Y = [self.goal.sign * result.mean for result in results]
         pending = self.optimizer.pending
         places = {id_: i for i, id_ in enumerate(pending.ids)}
-        asked = {i: places[r.id] for i, r in enumerate(results) if r.id in places}
-        others, X = [], []
-        for i in (i for i in range(len(results)) if i not in asked):
+        told: list[tuple[Point, Reward | None]] = []
+        for i, result in enumerate(results):
+            id_ = result.id if result.id in places else UNKNOWN
             try:
-                X.append(self.space.encode(results[i].parameters))
+                x = (
+                    self.space.encode(result.parameters)
+                    if id_ == UNKNOWN
+                    else pending.X[places[id_]]
+                )
             except (KeyError, ValueError) as error:
                 logger.warning("A trial outside of the search space is left out: %s", error)
                 continue
-            others.append(i)
-        answered = pending[torch.tensor(list(asked.values()), dtype=torch.long)]
-        for points, part in ((answered, list(asked)), (torch.stack(X) if X else (), others)):
-            Yvar = None if variances is None else [variances[i] for i in part]
-            if part:
-                self.optimizer.tell(points, [Y[i] for i in part], Yvar)
+            variance = None if variances is None else variances[i]
+            told.append((Point(i, x, None, id_, 0), Reward(self.goal.sign * result.mean, variance)))
+        tell(self.optimizer, told)
 
     def _variances(self, sems: list[float]) -> list[float] | None:
-        known = [sem > 0 and math.isfinite(sem) for sem in sems]
+        known = [0 < sem * sem < LARGEST for sem in sems]
         if self.noise is None and sems:
-            squares = [sem**2 for sem in sems]
+            squares = [sem * sem for sem in sems]
             given = self.optimizer.arguments.get("noise_var")
             self.noise = given or (sum(squares) / len(sems) if all(known) else 0.0)
         if not any(known) and (not self.noise or "noise_var" in self.optimizer.arguments):
@@ -106,7 +121,7 @@ class Run:
             logger.info("Standard errors are ignored: the first results came without any.")
             return None
         return [
-            sem**2 if is_known else self.noise for sem, is_known in zip(sems, known, strict=True)
+            sem * sem if is_known else self.noise for sem, is_known in zip(sems, known, strict=True)
         ]
 
     def look_ahead(self, most: int) -> int:

@@ -161,9 +161,9 @@ class Journal:
         cls, path: str | Path, prepare: Callable[[sqlite3.Connection], None], readonly: bool = False
     ) -> Self:
         path = Path(path).resolve()
-        if path.is_dir():
-            raise JournalError(f"The journal must be a file, got the folder {path}.")
         with ExitStack() as cleanup, errors(path):
+            if path.is_dir():
+                raise JournalError(f"The journal must be a file, got the folder {path}.")
             lock = None
             if not readonly:
                 lock = locked(path)
@@ -399,15 +399,18 @@ def locked(path: Path) -> sqlite3.Connection:
 @contextmanager
 def errors(path: str | Path) -> Iterator[None]:
     r"""Say what SQLite's errors mean for a journal."""
+    folder = Path(path).absolute().parent
+    access = f"the folder {folder} must exist, and file and folder must be writable"
     try:
         yield
+    except OSError as error:
+        raise JournalError(f"{path}: {error}; {access}.") from error
     except sqlite3.DatabaseError as error:
         said = str(error)
         if "full" in said:
             remedy = "everything before is written: make room on the disk, then resume"
         elif "readonly" in said or "unable to open" in said:
-            folder = Path(path).resolve().parent
-            remedy = f"the folder {folder} must exist, and file and folder must be writable"
+            remedy = access
         elif "disk I/O" in said:
             remedy = "everything before is written: see to the disk, then resume"
         elif "locked" in said or "busy" in said:

@@ -250,7 +250,7 @@ class OnExecutor(Evaluator):
         error = broken[0][1]
         self._running = {}
         answers = []
-        if len(affected) == 1:
+        if len(affected) == 1 and self._make is not None:
             answers = [self._answered(affected[0], error)]
         else:
             self._waiting.extendleft(running.point for running in reversed(affected))

@@ -8,6 +8,7 @@ import torch
 
 pytest.importorskip("ax")
 
+from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, DerivedParameterConfig, RangeParameterConfig
 from ax.api.protocols.metric import IMetric
 from ax.api.protocols.runner import IRunner
@@ -414,3 +415,38 @@ def test_wrong_arguments_are_refused(arguments, message):
 def test_skipping_is_refused():
     with pytest.raises(UnsupportedError, match="Ax evaluates every trial"):
         BKBNode("CompressedEI", on_uninformative="skip")
+
+
+@pytest.mark.parametrize("bad", [1e200, (0.5, 1e200), (0.5, 1e-170), (0.5, 1e100), float("nan")])
+def test_a_result_nobody_can_use_loses_nothing_else(bad):
+    client = make_client(parameters=(X,))
+    work(client, 1, bowl, at_once=3)
+    for i, (index, parameters) in enumerate(client.get_next_trials(3).items()):
+        raw = bad if i == 1 else bowl(parameters)
+        client.complete_trial(index, raw_data={"loss": raw})
+    told = node_of(client).optimizer.num_observations
+    client.get_next_trials(1)
+    assert node_of(client).optimizer.num_observations >= told
+
+
+def test_a_changed_objective_is_noticed_after_a_reload(tmp_path):
+    client = make_client(parameters=(X,))
+    work(client, 2, bowl)
+    client.save_to_json_file(str(tmp_path / "client.json"))
+    again = Client.load_from_json_file(str(tmp_path / "client.json"))
+    again.configure_optimization(objective="loss")
+    with pytest.raises(UnsupportedError, match="has changed"):
+        again.get_next_trials(1)
+
+
+def test_a_strategy_moved_to_another_experiment_begins_anew():
+    client = make_client(parameters=(X,))
+    work(client, 2, bowl)
+    client.get_next_trials(1)
+    other = make_client(parameters=(X,))
+    for i in range(12):
+        index = other.attach_trial({"x": i / 20})
+        other.complete_trial(index, raw_data={"loss": 100.0})
+    other.set_generation_strategy(client._generation_strategy.clone_reset())
+    other.get_next_trials(1)
+    assert node_of(other).optimizer.num_observations == 12
