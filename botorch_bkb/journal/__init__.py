@@ -1,7 +1,8 @@
 r"""The durable record of a run."""
 
-from botorch_bkb.journal.errors import JournalError
-from botorch_bkb.journal.journal import Asked, Event, Journal, Measurement, Outcome
+from botorch_bkb.journal.files import JournalError
+from botorch_bkb.journal.journal import Journal
+from botorch_bkb.journal.records import Asked, Event, Measurement, Outcome
 from botorch_bkb.journal.salvage import recover
 
 __all__ = ["Asked", "Event", "Journal", "JournalError", "Measurement", "Outcome", "recover"]

@@ -8,18 +8,25 @@ follows from the last snapshot and the events after it.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from botorch_bkb.encoding import decode, encode
-from botorch_bkb.journal.errors import JournalError
+from botorch_bkb.journal.files import (
+    JournalError,
+    check_exists,
+    check_kind,
+    damaged,
+    errors,
+    locked,
+)
+from botorch_bkb.journal.records import Asked, Event, Measurement, Outcome
 from botorch_bkb.journal.schema import (
     APPLICATION,
     PAGE_SIZE,
@@ -35,49 +42,6 @@ NUMBERED = (("events", "event"), ("measurements", "event"), ("snapshots", "event
             ("attempts", "number"))  # fmt: skip
 #: Seconds between two outcomes that are written through to the disk, where they come that fast.
 SYNC_SECONDS = 0.05
-
-
-class Event(NamedTuple):
-    r"""Something the optimizer was asked or told."""
-
-    event: int
-    kind: str
-    requested: int | None
-    members: tuple[int, ...]
-
-
-class Asked(NamedTuple):
-    r"""One suggestion."""
-
-    suggestion: int
-    point: bytes
-    arm: int | None
-    id: int
-    batch: int
-
-
-class Outcome(NamedTuple):
-    r"""What became of a suggestion; ``reward`` is None if all attempts failed."""
-
-    suggestion: int
-    reward: float | None
-    variance: float | None
-    error: str | None
-    attempts: int
-    seconds: float
-    time: float
-
-
-class Measurement(NamedTuple):
-    r"""What was measured after a tell."""
-
-    event: int
-    dictionary: int
-    dimension: float
-    width: float
-    asking: float
-    telling: float
-    waiting: float
 
 
 class Journal:
@@ -146,14 +110,14 @@ class Journal:
     @classmethod
     def append(cls, path: str | Path) -> Self:
         r"""A file that exists, to go on with it; nobody else may have it open for that."""
-        _check_exists(path)
-        return cls._opened(path, lambda connection: _check_kind(connection, path))
+        check_exists(path)
+        return cls._opened(path, lambda connection: check_kind(connection, path))
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
         r"""A file that exists, to look at, even while a run writes to it."""
-        _check_exists(path)
-        check = lambda connection: _check_kind(connection, path)  # noqa: E731
+        check_exists(path)
+        check = lambda connection: check_kind(connection, path)  # noqa: E731
         return cls._opened(path, check, readonly=True)
 
     @classmethod
@@ -367,71 +331,3 @@ def _as_stored(value: Any) -> Any:
     if type(value) is not float:
         return value
     return value + 0.0 if value == value else None
-
-
-def damaged(path: str | Path, what: str) -> JournalError:
-    r"""The error for a file that is not what was written."""
-    return JournalError(
-        f"{path} is damaged ({what}). Salvage its complete records: "
-        f"python -m botorch_bkb recover {path} NEW_FILE"
-    )
-
-
-def locked(path: Path) -> sqlite3.Connection:
-    r"""Hold the lock of a journal until the connection is closed, or the process ends.
-
-    It is a transaction on an empty file beside the journal, which leaves readers alone.
-    """
-    lock = sqlite3.connect(path.with_name(path.name + "-lock"), isolation_level=None, timeout=0.2)
-    try:
-        lock.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError as error:
-        lock.close()
-        if "locked" not in str(error):
-            raise
-        raise JournalError(
-            f"{path} is in use: another process writes to it, or another run of this one. Wait "
-            "until it has ended, or give the run a journal of its own."
-        ) from None
-    return lock
-
-
-@contextmanager
-def errors(path: str | Path) -> Iterator[None]:
-    r"""Say what SQLite's errors mean for a journal."""
-    folder = Path(path).absolute().parent
-    access = f"the folder {folder} must exist, and file and folder must be writable"
-    try:
-        yield
-    except OSError as error:
-        raise JournalError(f"{path}: {error}; {access}.") from error
-    except sqlite3.DatabaseError as error:
-        said = str(error)
-        if "full" in said:
-            remedy = "everything before is written: make room on the disk, then resume"
-        elif "readonly" in said or "unable to open" in said:
-            remedy = access
-        elif "disk I/O" in said:
-            remedy = "everything before is written: see to the disk, then resume"
-        elif "locked" in said or "busy" in said:
-            remedy = "another process holds it: wait until it has ended"
-        else:
-            raise damaged(path, said) from error
-        raise JournalError(f"{path}: {said}; {remedy}.") from error
-
-
-def _check_exists(path: str | Path) -> None:
-    if not os.path.exists(path):
-        raise JournalError(f"There is no journal {path}: give the file that run() wrote.")
-
-
-def _check_kind(connection: sqlite3.Connection, path: str | Path) -> None:
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application != APPLICATION:
-        raise damaged(path, "it is no journal, or its first page is lost")
-    if version != VERSION:
-        raise JournalError(
-            f"{path} has version {version} of the format, this botorch_bkb reads version "
-            f"{VERSION}: install the one that wrote it."
-        )

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from botorch_bkb.journal.errors import JournalError
+from botorch_bkb.journal.files import JournalError
 from botorch_bkb.journal.journal import Journal
 from botorch_bkb.journal.schema import PAGE_SIZE, TABLES, checksum
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from botorch_bkb.encoding import NotWritable, decode, encode
-from botorch_bkb.journal.errors import JournalError
+from botorch_bkb.journal.files import JournalError
 from botorch_bkb.optimizers import ALGORITHMS, Optimizer
 
 logger = logging.getLogger("botorch_bkb")

@@ -15,7 +15,8 @@ from botorch_bkb.journal import Journal, JournalError
 from botorch_bkb.journal.settings import constructed, described
 from botorch_bkb.optimizers import Optimizer
 from botorch_bkb.runs.callbacks import Callback, ProgressBar
-from botorch_bkb.runs.evaluation import Evaluator, InOneCall, Objective, OnExecutor
+from botorch_bkb.runs.evaluation import Evaluator, InOneCall, Objective
+from botorch_bkb.runs.executors import OnExecutor
 from botorch_bkb.runs.loop import Loop, Past
 from botorch_bkb.runs.replay import replayed
 from botorch_bkb.runs.result import Result

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from botorch_bkb import BBKB, GPBUCB, Callback, resume, run
-from botorch_bkb.runs.evaluation import num_workers
+from botorch_bkb.runs.executors import num_workers
 from tests.runs.support import (
     BOUNDS,
     bbkb,
