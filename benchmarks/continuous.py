@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -178,11 +180,20 @@ METHODS: dict[str, Callable[..., Run]] = {
 SLOW = ("Branin", "Hartmann6")
 
 
-def play(case: Case) -> Run:
+def play(case: Case, cache: Path | None = None) -> Run:
+    r"""One run, or what is in the cache of it."""
+    name = re.sub(r"\W+", "_", f"{case.function}_{case.method}_{case.steps}_{case.seed}")
+    file = None if cache is None else cache / f"{name}.npz"
+    if file is not None and file.exists():
+        with np.load(file) as saved:
+            return Run(*(saved[field] for field in Run._fields[:-1]), int(saved["cells"]))
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.manual_seed(case.seed)
-    return METHODS[case.method](Problem(case.function), case.steps, case.seed)
+    run = METHODS[case.method](Problem(case.function), case.steps, case.seed)
+    if file is not None:
+        np.savez(file, **run._asdict())
+    return run
 
 
 def cases(seeds: int, steps: int) -> Iterator[Case]:
@@ -374,11 +385,15 @@ def against_a_grid(budget: int) -> tuple[list[str], list[str]]:
     return out, [verdict(what, ">= 10", ratio, ratio >= 10)]
 
 
-def regrets(seeds: int, steps: int, workers: int, out: Path | None) -> tuple[list[str], list[str]]:
+def regrets(
+    seeds: int, steps: int, workers: int, out: Path | None, cache: Path | None
+) -> tuple[list[str], list[str]]:
     r"""All methods on all functions; rows and claims, and a picture."""
     every = list(cases(seeds, steps))
+    if cache:
+        cache.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(workers) as pool:
-        progress = tqdm(pool.map(play, every), total=len(every), disable=None)
+        progress = tqdm(pool.map(partial(play, cache=cache), every), total=len(every), disable=None)
         runs = dict(zip(every, progress, strict=True))
     if out:
         out.mkdir(parents=True, exist_ok=True)
@@ -394,12 +409,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="processes, one thread each")
     parser.add_argument("--study", choices=("all", "regret", "speed"), default="all")
     parser.add_argument("--out", type=Path, help="folder for the figures and a picture")
+    parser.add_argument("--cache", type=Path, help="folder from which an interrupted one goes on")
     args = parser.parse_args()
     seeds, steps = (2, 20) if args.quick else (args.seeds, args.steps)
     studies: dict[str, Callable[[], tuple[list[str], list[str]]]] = {
         "continuous_speed": lambda: speed(args.quick),
         "continuous_grid": lambda: against_a_grid(20 if args.quick else 300),
-        "continuous": lambda: regrets(seeds, steps, args.workers, args.out),
+        "continuous": lambda: regrets(seeds, steps, args.workers, args.out, args.cache),
     }
     if args.study != "all":
         is_regret = args.study == "regret"
