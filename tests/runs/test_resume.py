@@ -205,7 +205,8 @@ def killed_again_and_again(make, path, log, budget, rng, longest):
         process = os.fork()
         if process == 0:
             child(make, path, log, budget)
-        deadline = time.monotonic() + rng.uniform(0, longest)
+        # Longer and longer, so that it comes to its end on a slow machine too.
+        deadline = time.monotonic() + rng.uniform(0, longest * 1.08**kills)
         status = None
         while status is None and time.monotonic() < deadline:
             finished, status = os.waitpid(process, os.WNOHANG)
