@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -174,7 +176,7 @@ class Acknowledge(Callback):
             os.write(self.file, f"ack {outcome.suggestion} {outcome.reward!r}\n".encode())
 
 
-def child(make, path, log, budget):
+def child(make, path, log, budget, **options):
     r"""Begin or go on, in a process that may be killed at any moment."""
     file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -183,14 +185,20 @@ def child(make, path, log, budget):
             os.write(file, f"evaluate {float(x[0])!r}\n".encode())
         return value(X)
 
-    callbacks = [Acknowledge(file)]
+    def flaky(x):
+        time.sleep(0.004 * random.random())
+        return math.nan if random.random() < 0.1 else float(value(x))
+
+    given = {"callbacks": [Acknowledge(file)], "progress": False}
+    if options:
+        given["executor"], objective = ThreadPoolExecutor(3), flaky
     try:
         try:
-            resume(path, objective, callbacks=callbacks, progress=False)
+            resume(path, objective, **given)
         except JournalError as error:
             if "no journal" not in str(error) and "first page" not in str(error):
                 raise
-            run(make(), objective, budget, journal=path, callbacks=callbacks, progress=False)
+            run(make(), objective, budget, journal=path, **given, **options)
         code = 0
     except BaseException as error:
         os.write(file, f"error {error!r}\n".encode())
@@ -198,13 +206,13 @@ def child(make, path, log, budget):
     os._exit(code)
 
 
-def killed_again_and_again(make, path, log, budget, rng, longest):
+def killed_again_and_again(make, path, log, budget, rng, longest, **options):
     r"""Returns how often it was killed before it came to its end."""
     kills = 0
     while True:
         process = os.fork()
         if process == 0:
-            child(make, path, log, budget)
+            child(make, path, log, budget, **options)
         # Longer and longer, so that it comes to its end on a slow machine too.
         deadline = time.monotonic() + rng.uniform(0, longest * 1.08**kills)
         status = None
@@ -235,12 +243,28 @@ def check_against_the_log(path, log, distinct):
         kind, *rest = line.split()
         assert kind != "error", line
         if kind == "ack":
-            number, reward = int(rest[0]), float(rest[1])
+            number = int(rest[0])
+            reward = None if rest[1] == "None" else float(rest[1])
             assert number not in acknowledged
             assert rewards[number] == reward
             acknowledged.add(number)
         elif distinct:
             assert x[float(rest[0])] not in acknowledged
+
+
+def test_an_asynchronous_run_killed_at_any_moment(tmp_path):
+    rng, count, torch_threads = random.Random(1), 0, torch.get_num_threads()
+    torch.set_num_threads(1)
+    while count < 20:
+        path, log = tmp_path / f"{count}.sqlite", tmp_path / f"{count}.log"
+        options = {"asynchronous": True, "retries": 1}
+        count += 1 + killed_again_and_again(
+            lambda: bbkb(batch_threshold=20.0), path, log, 60, rng, 0.25, **options
+        )
+        check_against_the_log(path, log, distinct=False)
+        with Journal.read(path) as journal:
+            assert {event.kind for event in journal.events()} == {"ask", "tell"}
+    torch.set_num_threads(torch_threads)
 
 
 @pytest.mark.parametrize(
