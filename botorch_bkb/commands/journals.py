@@ -86,7 +86,7 @@ def _resume(options: argparse.Namespace) -> None:
 
 def _show(options: argparse.Namespace) -> None:
     with Journal.read(options.journal) as journal:
-        settings, past = journal.settings, read_past(journal)
+        settings, past = journal.settings, read_past(journal, journal.events())
         lines = summary(settings, past)
         lines += recommendation(journal, settings)
     print(*lines, sep="\n")

@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -111,14 +112,13 @@ class Journal:
     def append(cls, path: str | Path) -> Self:
         r"""A file that exists, to go on with it; nobody else may have it open for that."""
         check_exists(path)
-        return cls._opened(path, lambda connection: check_kind(connection, path))
+        return cls._opened(path, partial(check_kind, path=path))
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
         r"""A file that exists, to look at, even while a run writes to it."""
         check_exists(path)
-        check = lambda connection: check_kind(connection, path)  # noqa: E731
-        return cls._opened(path, check, readonly=True)
+        return cls._opened(path, partial(check_kind, path=path), readonly=True)
 
     @classmethod
     def _opened(
@@ -144,12 +144,14 @@ class Journal:
 
     def close(self) -> None:
         r"""Write what waits, and let others open it."""
-        if self._lock is not None and self._waiting:
-            with self._transaction(durable=True):
-                pass
-        self._connection.close()
-        if self._lock is not None:
-            self._lock.close()
+        try:
+            if self._lock is not None and self._waiting:
+                with self._transaction(durable=True):
+                    pass
+        finally:
+            self._connection.close()
+            if self._lock is not None:
+                self._lock.close()
 
     def __enter__(self) -> Self:
         return self
@@ -289,11 +291,11 @@ class Journal:
         except ValueError as error:
             raise damaged(self.path, "the settings") from error
 
-    def events(self, after: int = 0) -> list[Event]:
+    def events(self) -> list[Event]:
         r"""What the optimizer was asked and told, in order."""
         return [
             Event(event, kind, requested, tuple(np.frombuffer(members, "<i8").tolist()))
-            for event, kind, requested, members, _ in self.rows("events", f"WHERE event > {after}")
+            for event, kind, requested, members, _ in self.rows("events")
         ]
 
     def suggestion_list(self) -> list[Asked]:

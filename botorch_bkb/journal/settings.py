@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_bkb.encoding import NotWritable, decode, encode
+from botorch_bkb.encoding import NotWritable, encode
 from botorch_bkb.journal.files import JournalError
 from botorch_bkb.optimizers import ALGORITHMS, Optimizer
 
@@ -20,9 +20,11 @@ def described(optimizer: Optimizer) -> dict[str, Any]:
     arguments, unknown = {}, {}
     for name, value in optimizer.arguments.items():
         try:
-            arguments[name] = decode(encode(value))
+            encode(value)
         except NotWritable as error:
             unknown[name] = str(error)
+        else:
+            arguments[name] = value
     name = type(optimizer).__name__
     if ALGORITHMS.get(name) is not type(optimizer):
         name = f"a class {name} of your own"

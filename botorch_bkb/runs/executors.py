@@ -66,8 +66,13 @@ class OnExecutor(Evaluator):
     @property
     def free(self) -> int | None:
         r"""Workers without a point."""
+        return max(0, self._able - self.busy)
+
+    @property
+    def _able(self) -> int:
+        r"""Workers that do not hang."""
         self._hung = {future for future in self._hung if not future.done()}
-        return max(0, self.workers - len(self._hung) - self.busy)
+        return self.workers - len(self._hung)
 
     def submit(self, points: Sequence[Point]) -> None:
         r"""Evaluate these as workers become free."""
@@ -75,9 +80,8 @@ class OnExecutor(Evaluator):
         self._start()
 
     def _start(self) -> None:
-        self._hung = {future for future in self._hung if not future.done()}
         # Points that may have killed a worker are tried alone.
-        most = 1 if self._suspects else self.workers - len(self._hung)
+        most = 1 if self._suspects else self._able
         while self._waiting and len(self._running) < most and self._lost is None:
             point = self._waiting[0]
             argument = point.arm if self.by_index else point.x.tolist()
@@ -85,8 +89,8 @@ class OnExecutor(Evaluator):
             try:
                 future = self._executor.submit(_call, self.objective, argument, dtype)
             except RuntimeError as error:  # BrokenExecutor is one
-                self._waiting.extendleft(running.point for running in self._running.values())
-                self._running = {}
+                if self._running:  # what becomes of these says more, and is not lost
+                    return
                 self._replace_executor(error)
                 continue
             self._is_new = False
@@ -197,8 +201,8 @@ class OnExecutor(Evaluator):
 
 def num_workers(executor: Executor) -> int:
     r"""How many points an executor can evaluate at a time, as far as it says."""
-    for holder, name in ((executor, "_max_workers"), (executor, "num_workers")):
-        count = getattr(holder, name, None)
+    for name in ("_max_workers", "num_workers"):
+        count = getattr(executor, name, None)
         if isinstance(count, int) and count > 0:
             return count
     client = getattr(executor, "_client", None)  # Dask's

@@ -25,7 +25,7 @@ def read_journal(path: str | Path) -> Table:
         path: The journal.
     """
     with Journal.read(path) as journal:
-        return table_of(read_past(journal))
+        return table_of(read_past(journal, journal.events()))
 
 
 def table_of(past: Past) -> Table:

@@ -69,7 +69,8 @@ def tell(optimizer: Optimizer, results: list[tuple[Point, Reward | None]]) -> No
             for pair in group:
                 if not _told(optimizer, [pair]):
                     logger.warning("Point %d is left out: %s", pair[0].number, pair[1])
-    lost = [point for point, _ in results if point.id in set(optimizer.pending.ids)]
+    left = set(optimizer.pending.ids)
+    lost = [point for point, _ in results if point.id in left]
     if lost:
         optimizer.give_up(suggestion_of(lost))
 

@@ -16,11 +16,16 @@ from botorch_bkb.runs.points import UNKNOWN, Point, tell
 logger = logging.getLogger("botorch_bkb")
 
 
-def read_past(journal: Journal) -> Past:
-    r"""Points, outcomes and measurements of a journal; what was not told yet is not in ``told``."""
+def read_past(journal: Journal, events: list[Event]) -> Past:
+    r"""Points, outcomes and measurements of a journal; what was not told yet is not in ``told``.
+
+    Args:
+        journal: The journal.
+        events: All of its events.
+    """
     dtype = journal.settings.get("dtype", "float64")
     points = {point.number: point for point in as_points(journal.suggestion_list(), dtype)}
-    arrived, events = journal.outcome_list(), journal.events()
+    arrived = journal.outcome_list()
     outcomes = {o.suggestion: o for o in arrived if o.suggestion in points}
     measurements = {m.event: m for m in journal.measurement_list()}
     attempts = Counter(suggestion for _, suggestion, *_ in journal.rows("attempts"))
@@ -63,7 +68,8 @@ def replayed(journal: Journal, optimizer: Optimizer) -> Past:
         journal: The journal.
         optimizer: The optimizer as it was constructed for the run; it is changed.
     """
-    past, events = read_past(journal), journal.events()
+    events = journal.events()
+    past = read_past(journal, events)
     _move(past, optimizer)
     start = _from_snapshot(journal, optimizer, past, events)
     told = {number for number, event in past.told.items() if event <= start}
