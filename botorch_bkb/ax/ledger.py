@@ -92,7 +92,8 @@ class Ledger:
                 candidates = (i for i, point in self.loose.items() if point == arm.parameters)
                 id_ = next(candidates, None) if is_ours else None
                 known[arm.name] = id_
-                self.loose.pop(id_, None)  # type: ignore[arg-type]
+                if id_ is not None:
+                    del self.loose[id_]
 
     def _close(self, trial: BaseTrial, values: dict) -> Iterator[Result]:
         r"""Results of a trial that is over; arms without one stay open."""

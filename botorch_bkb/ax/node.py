@@ -245,8 +245,6 @@ class BKBNode(ExternalGenerationNode):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BKBNode) and self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 def bkb_generation_strategy(algorithm: str = "BBKB", **arguments: Any) -> GenerationStrategy:
     r"""A strategy of one :class:`BKBNode`.

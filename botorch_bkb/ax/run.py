@@ -96,15 +96,14 @@ class Run:
         told: list[tuple[Point, Reward | None]] = []
         for i, result in enumerate(results):
             id_ = result.id if result.id in places else UNKNOWN
-            try:
-                x = (
-                    self.space.encode(result.parameters)
-                    if id_ == UNKNOWN
-                    else pending.X[places[id_]]
-                )
-            except (KeyError, ValueError) as error:
-                logger.warning("A trial outside of the search space is left out: %s", error)
-                continue
+            if id_ != UNKNOWN:
+                x = pending.X[places[id_]]
+            else:
+                try:
+                    x = self.space.encode(result.parameters)
+                except (KeyError, ValueError) as error:
+                    logger.warning("A trial outside of the search space is left out: %s", error)
+                    continue
             variance = None if variances is None else variances[i]
             told.append((Point(i, x, None, id_, 0), Reward(self.goal.sign * result.mean, variance)))
         tell(self.optimizer, told)
