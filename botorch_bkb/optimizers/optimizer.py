@@ -8,11 +8,10 @@ arms. The state is one frozen value that is replaced at the very end; the table 
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, NoReturn
 
 import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
@@ -26,6 +25,7 @@ from botorch_bkb.belief import chunks
 from botorch_bkb.models import DTCGP
 from botorch_bkb.optimizers.absorbing import Absorbing
 from botorch_bkb.optimizers.acquisitions import Factory, check_acquisition
+from botorch_bkb.optimizers.arguments import RemembersArguments
 from botorch_bkb.optimizers.compression import NO_COMPRESSION, Compression
 from botorch_bkb.optimizers.domains import Arms, Box, Domain, Situation, Strategy
 from botorch_bkb.optimizers.history import History
@@ -55,7 +55,7 @@ MOST_CHANGES = 512
 MOST_LOST = 100
 
 
-class Optimizer:
+class Optimizer(RemembersArguments):
     r"""Optimisation over a finite set or over a box; use one of the named configurations.
 
     ========================  ==========  ===========  =========================================
@@ -140,22 +140,6 @@ class Optimizer:
     default_acquisition: ClassVar[str] = "ucb"
     default_batch_rule: ClassVar[str] = "one"
     theorem: ClassVar[Theorem] = "bkb"
-    #: What it was constructed with.
-    arguments: dict[str, Any]
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        r"""Remembers the arguments, so that a journal can construct the same optimizer again."""
-        self = super().__new__(cls)
-        signature = inspect.signature(cls.__init__)
-        self.arguments = {}
-        try:
-            bound = signature.bind(self, *args, **kwargs)
-        except TypeError:  # __init__ says it better
-            return self
-        for name, value in list(bound.arguments.items())[1:]:
-            is_rest = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
-            self.arguments |= value if is_rest else {name: value}
-        return self
 
     def __init__(
         self,
