@@ -102,8 +102,8 @@ class Optimizer(RemembersArguments):
             hyperparameters are fitted and information where they are given.
         horizon: Expected number of observations ``T``. Outlived, it is doubled, and oversampling
             raised for the doubled horizon (BKB, Section 3.2).
-        refit: Whether hyperparameters are fitted, at doubling numbers of observations. By default
-            those not given are; True fits given ones too.
+        refit: Whether hyperparameters are fitted, whenever observations are a quarter more than
+            at the last fit. By default those not given are; True fits given ones too.
         seed: Seed of all randomness.
         max_dictionary: The most points in the dictionary. The highest scores are kept where more
             were drawn, with one warning: the guarantees do not hold then.

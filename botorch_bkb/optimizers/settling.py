@@ -18,6 +18,9 @@ from botorch_bkb.optimizers.tables import Tables
 WARM_START = 512
 #: The most points in the dictionary hyperparameters are fitted with.
 MOST_FITTED = 500
+#: Observations at the next fit over those at this one: all fits together cost five of the last.
+#: Twice as many is cheaper and holds on to the length-scale of an unlucky start for too long.
+REFIT_GROWTH = 1.25
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ class Settling:
             positions = torch.searchsorted(history.rows, dictionary)
             fitted = tuning.fit(X, history, positions, state.noise_known, seed)
             hyper = state.hyper if fitted is None else fitted
-        return replace(state, next_fit=2 * t), hyper
+        return replace(state, next_fit=math.ceil(REFIT_GROWTH * t)), hyper
 
     def _with_horizon_doubled(self, state: State) -> State:
         r"""BKB, Section 3.2: a run that outlives its horizon samples more from now on."""

@@ -49,7 +49,7 @@ def test_the_likelihood_of_means_is_that_of_all_pulls(indices):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_hyperparameters_are_fitted_at_doubling_numbers_of_observations(monkeypatch, dtype):
+def test_hyperparameters_are_fitted_when_observations_have_grown_by_a_quarter(monkeypatch, dtype):
     problem, fits, plain = Problem(num_arms=200, noise=0.04), [], Tuning.fit
 
     def counted(self, X, history, *args):
@@ -60,8 +60,9 @@ def test_hyperparameters_are_fitted_at_doubling_numbers_of_observations(monkeypa
     optimizer = BBKB(problem.arms.to(dtype), seed=0)
     for _ in play(optimizer, problem, 150):
         pass
-    assert 4 <= len(fits) <= 6
-    assert all(later >= 2 * earlier for earlier, later in itertools.pairwise(fits))
+    assert 2 * (problem.arms.shape[-1] + 1) <= fits[0] < 12
+    grown = [later / earlier for earlier, later in itertools.pairwise(fits)]
+    assert len(fits) > 5 and min(grown) >= 1.25
     hyper = optimizer._state.hyper
     assert 0.3 < hyper.noise_var * hyper.scale**2 / 0.04 < 3
     assert problem.f.max() - problem.f[optimizer.best().index] < 0.3
