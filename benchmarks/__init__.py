@@ -1,1 +1,1 @@
-r"""Benchmarks of the package; run one as ``python -m benchmarks.NAME``."""
+r"""Studies of the package: ``python -m benchmarks`` lists them."""

@@ -34,7 +34,7 @@ class Bandit(NamedTuple):
         return self.f.max() - self.f[rows]
 
 
-def load(name: str, folder: Path, noise: float) -> Bandit:
+def load(name: str, folder: Path | None, noise: float) -> Bandit:
     r"""BBKB's problems: rows are arms, features standardised, the label is the reward.
 
     Args:
@@ -42,9 +42,9 @@ def load(name: str, folder: Path, noise: float) -> Bandit:
         folder: Where the tables are.
         noise: Standard deviation of the noise.
     """
-    path = folder / FILES[name]
+    path = (folder or Path()) / FILES[name]
     if not path.exists():
-        raise SystemExit(f"{path} is missing. {OBTAIN} Pass their folder as --data.")
+        raise SystemExit(f"{path} is missing. {OBTAIN} Pass their folder: --data DIR.")
     with path.open() as file:
         rows = [row for row in csv.reader(file) if row]
     if name == "abalone":

@@ -1,21 +1,16 @@
 r"""What ``DTCGP`` costs, beside the models one would take instead.
 
 Noisy Hartmann6, ``m = 200`` dictionary (or inducing) points, the same for every model. Each
-figure but that of a fit is the best of several runs, the compared things taking turns. Run
-``python -m benchmarks.model [--quick] [--seed 0] [--out DIR]``, on a machine that is idle.
+figure but that of a fit is the best of several runs, the compared things taking turns. About eight
+minutes, on a machine that is idle.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import subprocess
-import sys
 import time
-import warnings
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import gpytorch
@@ -29,9 +24,12 @@ from gpytorch.kernels import InducingPointKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood, VariationalELBO
 from torch import Tensor
 
-from benchmarks.common import circumstances, peak_memory, write_csv
+from benchmarks.machine import in_a_process, peak_memory
+from benchmarks.report import Options, Report
 from botorch_bkb import DTCGP, RidgeLeverageSampling
 
+SEEDS = 1
+COLUMNS = ("operation", "model", "n", "seconds")
 D, M, LENGTHSCALE = 6, 200, 2.0
 #: Noise variance for each observation there is: noise in proportion to ``n`` keeps the effective
 #: dimension, and with it the number of points ridge leverage sampling draws, about ``M``.
@@ -54,6 +52,30 @@ when fitted. Fits are one run each; inf: a competitor's that was stopped after {
 Times = dict[tuple[str, str, int], float]  # operation, model, n -> seconds
 
 
+def run(options: Options, report: Report) -> None:
+    r"""Builds, posteriors, steps and fits, of all models."""
+    sizes = [500, 1_000] if options.quick else [1_000, 10_000, 50_000]
+    effort, limit = ((2, 0.1), 2.0) if options.quick else ((20, 2.0), LIMIT)
+    memory = in_a_process(memory_growth, sizes[-1])
+    warm = [problem(500)]  # what is imported when first used is nobody's cost
+    time_posteriors(*time_builds(warm, (1, 0.0)), (1, 0.0))
+    time_steps(warm, (1, 0.0))
+    problems = [problem(n) for n in sizes]
+    times, built = time_builds(problems, effort)
+    show(report, times)
+    drawn = (len(built[SAMPLED, OURS, n].dictionary_indices) for n in sizes)
+    report.say(f"points sampled: {', '.join(map(str, drawn))}")
+    found = time_posteriors(times, built, effort)
+    built.clear()
+    for more in (found, time_steps(problems, effort), time_fits(problems, limit)):
+        show(report, more)
+        times |= more
+    report.say(NOTES.format(limit=limit))
+    for (operation, name, n), seconds in times.items():
+        report.row(operation, name, n, seconds)
+    claim(report, times, sizes, memory)
+
+
 class Problem(NamedTuple):
     r"""Training data and the rows that serve as dictionary or inducing points."""
 
@@ -63,8 +85,8 @@ class Problem(NamedTuple):
     indices: Tensor
 
 
-def problem(n: int, seed: int) -> Problem:
-    torch.manual_seed(seed)
+def problem(n: int) -> Problem:
+    torch.manual_seed(0)
     X = torch.rand(n, D, dtype=torch.float64)
     Y = Hartmann(dim=D, noise_std=0.1)(X).unsqueeze(-1)
     return Problem(n, X, (Y - Y.mean()) / Y.std(), torch.randperm(n)[:M].sort().values)
@@ -208,10 +230,10 @@ def time_fits(problems: list[Problem], limit: float) -> Times:
     return times
 
 
-def memory_growth(n: int, seed: int) -> float:
+def memory_growth(n: int) -> float:
     r"""MiB that data and everything a model does add to the largest resident size so far."""
     before = peak_memory()
-    p = problem(n, seed)
+    p = problem(n)
     mll, x = objective(OURS_SAMPLED, p), torch.rand(20, 4, D).to(p.X)
     gradient(mll.model, x)
     condition(mll.model, p.X[:4] + 0.01, p.Y[:4], x)
@@ -220,67 +242,25 @@ def memory_growth(n: int, seed: int) -> float:
     return peak_memory() - before
 
 
-def print_table(times: Times) -> Times:
-    print(f"\n{'milliseconds':32}{'n':>6}" + "".join(f"{name:>14}" for name in MODELS))
+def show(report: Report, times: Times) -> None:
+    r"""Milliseconds, a line an operation and size, a column a model."""
+    report.say(f"\n{'milliseconds':32}{'n':>6}" + "".join(f"{name:>14}" for name in MODELS))
     lines = dict.fromkeys((operation, n) for operation, _, n in times)
     for operation, n in sorted(lines, key=lambda line: [op for op, _ in lines].index(line[0])):
         cells = (1e3 * times.get((operation, name, n), math.nan) for name in MODELS)
         line = "".join(f"{ms:14.0f}" if ms >= 1e3 else f"{ms:14.3g}" for ms in cells)
-        print(f"{operation:32}{n:6}" + line.replace("nan", "  -"), flush=True)
-    return times
+        report.say(f"{operation:32}{n:6}" + line.replace("nan", "  -"))
 
 
-def claim_lines(times: Times, sizes: list[int], memory: float) -> list[str]:
+def claim(report: Report, times: Times, sizes: list[int], memory: float) -> None:
     small, before, large = sizes[0], sizes[-2], sizes[-1]
     unavoidable = times[KERNEL, OURS, large] + times[PRODUCT, OURS, large]
     ratios = [(op, small, 1.5) for op in (SINGLE, BATCH, GRADIENT, CONDITION)] + [(STEP, before, 6)]
-    claims = [
-        (f"{op}: n={large} over n={n}", most, times[op, OURS, large] / times[op, OURS, n])
-        for op, n, most in ratios
-    ]
-    claims += [
-        (f"{op}: n={large} over the unavoidable", most, times[op, OURS, large] / unavoidable)
-        for op, most in ((BUILD, 3), (SAMPLED, 8))
-    ]
-    claims.append((f"peak memory above the imports in MiB, n={large}", 1024, memory))
-    verdict = ("does not hold", "holds")
-    return [f"{what} | <= {most} | {x:.3g} | {verdict[x <= most]}" for what, most, x in claims]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer repetitions")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="folder for model.csv")
-    parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if args.memory:
-        return print(memory_growth(args.memory, args.seed))
-    sizes = [1_000, 5_000] if args.quick else [1_000, 10_000, 50_000]
-    effort, limit = ((5, 1.0), 5.0) if args.quick else ((20, 2.0), LIMIT)
-    # First of all: on Linux a process inherits the peak of the one that starts it.
-    again = [sys.executable, *sys.orig_argv[1:], "--memory", str(sizes[-1])]
-    memory = float(subprocess.run(again, check=True, stdout=subprocess.PIPE).stdout)
-    print(*(header := circumstances(args.seed)), sep="\n", flush=True)
-    warm = [problem(500, args.seed)]  # what is imported when first used is nobody's cost
-    time_posteriors(*time_builds(warm, (1, 0.0)), (1, 0.0))
-    time_steps(warm, (1, 0.0))
-    problems = [problem(n, args.seed) for n in sizes]
-    times, built = time_builds(problems, effort)
-    print_table(times)
-    print("points sampled:", *(len(built[SAMPLED, OURS, n].dictionary_indices) for n in sizes))
-    times |= print_table(time_posteriors(times, built, effort))
-    built.clear()
-    times |= print_table(time_steps(problems, effort))
-    times |= print_table(time_fits(problems, limit))
-    lines = claim_lines(times, sizes, memory)
-    print(NOTES.format(limit=limit), "", "claim | asked | measured | verdict", *lines, sep="\n")
-    if args.out:
-        rows = [f"{op},{name},{n},{seconds:.6g}" for (op, name, n), seconds in times.items()]
-        path = args.out / "model.csv"
-        write_csv(path, header + lines, "operation,model,n,seconds", rows)
-
-
-if __name__ == "__main__":
-    main()
+    for op, n, most in ratios:
+        ratio = times[op, OURS, large] / times[op, OURS, n]
+        report.claim(f"{op}: n={large} over n={n}", f"<= {most}", ratio, ratio <= most)
+    for op, most in ((BUILD, 3), (SAMPLED, 8)):
+        ratio = times[op, OURS, large] / unavoidable
+        report.claim(f"{op}: n={large} over the unavoidable", f"<= {most}", ratio, ratio <= most)
+    what = f"peak memory above the imports in MiB, n={large}"
+    report.claim(what, "<= 1024", memory, memory <= 1024)

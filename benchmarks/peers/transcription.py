@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from benchmarks.bandits import Bandit
+from benchmarks.problems.bandits import Bandit
 
 
 def play_bbkb(

@@ -2,28 +2,23 @@ r"""What an information threshold costs and earns: the compressed GP paper's thr
 
 UCB, EI and MPI on a dense belief, a compressed one, a compressed one that discards nothing, and
 BKB; RBF kernel of length-scale 1, noise variance 0.001, ``2^d`` initial points, bounds that hold
-with probability 0.9, as in the paper. Run
-``python -m benchmarks.compressed [--quick] [--repetitions 10] [--workers 2] [--out DIR]``.
+with probability 0.9, as in the paper. About 80 minutes with two processes.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import time
-import warnings
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from gpytorch.kernels import RBFKernel
-from tqdm import tqdm
 
-from benchmarks.common import circumstances, verdict, write_csv
-from benchmarks.functions import BoxProblem, digits, rosenbrock, waves
+from benchmarks.cases import play_all
+from benchmarks.problems.boxes import BoxProblem, digits, rosenbrock, waves
+from benchmarks.report import Options, Report
 from botorch_bkb import (
     BKB,
     GPUCB,
@@ -35,6 +30,10 @@ from botorch_bkb import (
 from botorch_bkb.optimizers import Optimizer
 from botorch_bkb.optimizers.width import compressed as theorem_3_2
 
+SEEDS = 10
+COLUMNS = (
+    "problem", "acquisition", "variant", "epsilon", "steps", "repetitions", "figure", "mean", "sd",
+)  # fmt: skip
 NOISE_VAR = 0.001
 PROBLEMS = {"example": waves, "Rosenbrock": rosenbrock, "tuning": lambda _: digits()}
 COMPRESSED = {"ucb": CompressedUCB, "ei": CompressedEI, "mpi": CompressedMPI}
@@ -65,6 +64,16 @@ class Curve(NamedTuple):
     best: float
 
 
+def run(options: Options, report: Report) -> None:
+    r"""All problems, acquisitions and beliefs."""
+    steps, long = (12, 18) if options.quick else (300, 1500)
+    results = Results(play_all(play, Curve, list(cases(options.seeds, steps, long)), options))
+    results.record(report)
+    results.claim(report, steps, long)
+    for name in PROBLEMS:
+        draw(results, name, steps, report)
+
+
 def make(case: Case, problem: BoxProblem) -> Optimizer:
     kernel = RBFKernel().double()
     kernel.lengthscale = torch.tensor(1.0, dtype=torch.float64)
@@ -91,8 +100,6 @@ def make(case: Case, problem: BoxProblem) -> Optimizer:
 
 def play(case: Case) -> Curve:
     r"""One run; seconds are the optimizer's, of one core. A skipped point counts as played."""
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
     problem = PROBLEMS[case.problem](NOISE_VAR)
     rng, apart = np.random.default_rng(case.seed), np.random.default_rng(10_000 + case.seed)
     optimizer = make(case, problem)
@@ -175,19 +182,15 @@ class Results:
             "evaluated": np.array([c.evaluated for c in curves]),
         }
 
-    def rows(self) -> Iterator[str]:
+    def record(self, report: Report) -> None:
         r"""For the file."""
         for case in dict.fromkeys(case._replace(seed=0) for case in self.curves):
             runs = [c for k, c in self.curves.items() if k._replace(seed=0) == case]
             for figure, values in self.final(case.problem, runs).items():
-                what = f"{case.problem},{case.acquisition},{case.variant.replace(',', '')}"
-                spread = values.std(ddof=1) if len(values) > 1 else 0.0
-                yield (
-                    f"{what},{case.epsilon:.4g},{case.steps},{len(values)},{figure},"
-                    f"{values.mean():.6g},{spread:.6g}"
-                )
+                spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+                report.row(*case[:-1], len(values), figure, float(values.mean()), spread)
 
-    def claims(self, steps: int, long: int) -> Iterator[str]:
+    def claim(self, report: Report, steps: int, long: int) -> None:
         r"""What was asked, what was measured, and whether it holds."""
         for name, acquisition in itertools.product(PROBLEMS, COMPRESSED):
             dense, ours = (
@@ -196,91 +199,55 @@ class Results:
             a, b = dense["average regret"], ours["average regret"]
             spread = max(a.std(ddof=1), b.std(ddof=1)) if len(a) > 1 else np.nan
             gap = (b.mean() - a.mean()) / spread
-            yield verdict(
-                f"{name} {acquisition}: regret of compressed less dense, in sd",
-                "<= 1",
-                gap,
-                gap <= 1,
-            )
+            what = f"{name} {acquisition}: regret of compressed less dense, in sd"
+            report.claim(what, "<= 1", gap, gap <= 1)
         for name in PROBLEMS:
             dense, ours, _, bkb = (self.of(name, "ucb", variant, long) for variant in VARIANTS)
             growth = float(np.mean([c.order[-1] / c.order[len(c.order) // 2] for c in ours]))
             what = f"{name} ucb: model order at T={long} over T={long // 2}"
-            yield verdict(what, "<= 1.1", growth, growth <= 1.1)
+            report.claim(what, "<= 1.1", growth, growth <= 1.1)
             for t in (2 * long // 3, long):
                 plain, fast, sampled = (
                     np.mean([c.seconds[t - 1] for c in runs]) for runs in (dense, ours, bkb)
                 )
                 ratio, asked = fast / plain, FRACTIONS[name]
                 what = f"{name} ucb T={t}: seconds of compressed over dense"
-                yield verdict(what, f"<= {asked}", ratio, ratio <= asked)
+                report.claim(what, f"<= {asked}", ratio, ratio <= asked)
                 ratio = sampled / plain
                 what = f"{name} ucb T={t}: seconds of BKB over dense"
-                yield verdict(what, "<= 1", ratio, ratio <= 1)
+                report.claim(what, "<= 1", ratio, ratio <= 1)
 
 
-def draw(results: Results, name: str, steps: int, path: Path) -> None:
+def draw(results: Results, name: str, steps: int, report: Report) -> None:
     r"""Average regret against steps and against the clock, and model order, by acquisition."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(3, 3, figsize=(12, 9), layout="constrained")
-    for column, acquisition in enumerate(COMPRESSED):
-        for i, variant in enumerate(VARIANTS):
-            runs = results.of(name, acquisition, variant, steps)
-            regret = np.stack([average_regret(c, results.best[name]) for c in runs])
-            seconds, order = (np.stack([getattr(c, f) for c in runs]) for f in ("seconds", "order"))
-            t = np.arange(1, steps + 1)
-            style = {"color": f"C{i}", "label": variant, "linestyle": ["-", "--", ":", "-."][i]}
-            mean, sd = regret.mean(0), regret.std(0)
-            axes[0, column].plot(t, mean, **style)
-            axes[0, column].fill_between(t, mean - sd, mean + sd, color=f"C{i}", alpha=0.12, lw=0)
-            axes[1, column].plot(seconds.mean(0), mean, **style)
-            axes[2, column].plot(t, order.mean(0), **style)
-        axes[0, column].set_title(acquisition.upper())
-    for row, (x, y) in enumerate(
-        [("step", "average regret"), ("seconds", "average regret"), ("step", "model order")]
-    ):
-        for ax in axes[row]:
-            ax.set_xlabel(x)
-            ax.set_ylabel(y)
-            if row < 2:
-                ax.set_yscale("log")
-            ax.grid(alpha=0.3)
-    axes[0, 0].legend(fontsize=8)
-    runs = len(results.of(name, "ucb", "dense", steps))
-    figure.suptitle(f"{name}: mean of {runs} repetitions, band one standard deviation")
-    figure.savefig(path, dpi=80)
-    plt.close(figure)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="shorter runs")
-    parser.add_argument("--repetitions", type=int, default=10)
-    parser.add_argument("--workers", type=int, default=2, help="processes, one thread each")
-    parser.add_argument("--out", type=Path, help="folder for compressed.csv and pictures")
-    args = parser.parse_args()
-    repetitions, steps, long = (2, 40, 90) if args.quick else (args.repetitions, 300, 1500)
-    header = circumstances(f"0..{repetitions - 1}")
-    header[0] += f", {args.workers} processes of one thread"
-    print(*header, sep="\n", flush=True)
-    every = list(cases(repetitions, steps, long))
-    with ProcessPoolExecutor(args.workers) as pool:
-        curves = dict(
-            zip(every, tqdm(pool.map(play, every), total=len(every), disable=None), strict=True)
-        )
-    results = Results(curves)
-    rows, claims = list(results.rows()), list(results.claims(steps, long))
-    columns = "problem,acquisition,variant,epsilon,steps,repetitions,figure,mean,sd"
-    print(columns, *rows, "", "claim | asked | measured | verdict", *claims, sep="\n")
-    if args.out:
-        write_csv(args.out / "compressed.csv", header + claims, columns, rows)
-        for name in PROBLEMS:
-            draw(results, name, steps, args.out / f"compressed_{name}.png")
-
-
-if __name__ == "__main__":
-    main()
+    with report.picture(f"compressed_{name}", 3, 3) as axes:
+        for column, acquisition in enumerate(COMPRESSED):
+            for i, variant in enumerate(VARIANTS):
+                runs = results.of(name, acquisition, variant, steps)
+                regret = np.stack([average_regret(c, results.best[name]) for c in runs])
+                seconds, order = (
+                    np.stack([getattr(c, f) for c in runs]) for f in ("seconds", "order")
+                )
+                t = np.arange(1, steps + 1)
+                style = {"color": f"C{i}", "label": variant, "linestyle": ["-", "--", ":", "-."][i]}
+                mean, sd = regret.mean(0), regret.std(0)
+                axes[0, column].plot(t, mean, **style)
+                axes[0, column].fill_between(
+                    t, mean - sd, mean + sd, color=f"C{i}", alpha=0.12, lw=0
+                )
+                axes[1, column].plot(seconds.mean(0), mean, **style)
+                axes[2, column].plot(t, order.mean(0), **style)
+            axes[0, column].set_title(acquisition.upper())
+        for row, (x, y) in enumerate(
+            [("step", "average regret"), ("seconds", "average regret"), ("step", "model order")]
+        ):
+            for ax in axes[row]:
+                ax.set_xlabel(x)
+                ax.set_ylabel(y)
+                if row < 2:
+                    ax.set_yscale("log")
+                ax.grid(alpha=0.3)
+        axes[0, 0].legend(fontsize=8)
+        runs = len(results.of(name, "ucb", "dense", steps))
+        title = f"{name}: mean of {runs} repetitions, band one standard deviation"
+        axes[0, 0].figure.suptitle(title)

@@ -1,16 +1,13 @@
 r"""What a durable run costs, and what Ax costs with and without us.
 
-Run ``python -m benchmarks.service [--quick] [--no-ax] [--out DIR]``. The overhead is everything but
-the optimizer's asking and telling and the objective: the loop, its measurements, the journal and
-its snapshots.
+The overhead is everything but the optimizer's asking and telling and the objective: the loop, its
+measurements, the journal and its snapshots. About ten minutes, on a machine that is idle.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +15,21 @@ import torch
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
-from benchmarks.common import circumstances, verdict, write_csv
-from botorch_bkb import BBKB, Callback, resume, run
+from benchmarks.report import Options, Report
+from botorch_bkb import BBKB, Callback, resume
+from botorch_bkb import run as optimise
 from botorch_bkb.runs import Result
+
+SEEDS = 1
+COLUMNS = ("study", "n", "what", "unit", "figure")
+
+
+def run(options: Options, report: Report) -> None:
+    r"""The journal, then Ax."""
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = (200, 400) if options.quick else (1000, 10_000, 100_000)
+        journals(report, sizes, Path(folder))
+    inside_ax(report, (20, 30) if options.quick else (100, 1000, 2000))
 
 
 def arms() -> Tensor:
@@ -64,13 +73,14 @@ def overhead(result: Result, since: int, seconds: float) -> float:
     return 1e3 * (seconds - sum(batches.values())) / done
 
 
-def journals(sizes: tuple[int, ...], folder: Path) -> tuple[list[str], list[str]]:
-    rows, batched, single, opened = [], [], [], []
+def journals(report: Report, sizes: tuple[int, ...], folder: Path) -> None:
+    r"""What a run with a journal of ``n`` outcomes costs besides the optimizer."""
+    batched, single, opened = [], [], []
     for n in sizes:
         path = folder / f"{n}.sqlite"
         clock = Clock()
         quiet = {"progress": False, "callbacks": [clock]}
-        result = run(optimizer(), objective, n, journal=path, **quiet)
+        result = optimise(optimizer(), objective, n, journal=path, **quiet)
         batched.append(overhead(result, 0, clock.seconds))
         start = time.perf_counter()
         resume(path, objective, progress=False)
@@ -82,36 +92,34 @@ def journals(sizes: tuple[int, ...], folder: Path) -> tuple[list[str], list[str]
         history = result.history
         single.append(overhead(result, n, clock.seconds))
         own = [history["asking"][i] + history["telling"][i] for i in range(n, n + steps)]
-        rows += [
-            f"journal,{n},overhead in batches,ms an evaluation,{batched[-1]:.4g}",
-            f"journal,{n},overhead one by one,ms an evaluation,{single[-1]:.4g}",
-            f"journal,{n},optimizer one by one,ms an evaluation,{1e3 * np.mean(own):.4g}",
-            f"journal,{n},opening,s,{opened[-1]:.4g}",
-            f"journal,{n},size,MB,{path.stat().st_size / 1e6:.4g}",
-        ]
-    said = [
-        verdict(f"overhead at n={n}, ms an evaluation, {kind}", "< 1", value, value < 1)
-        for kind, values in (("in batches", batched), ("one by one", single))
-        for n, value in zip(sizes, values, strict=True)
-    ]
+        for what, unit, figure in (
+            ("overhead in batches", "ms an evaluation", batched[-1]),
+            ("overhead one by one", "ms an evaluation", single[-1]),
+            ("optimizer one by one", "ms an evaluation", 1e3 * float(np.mean(own))),
+            ("opening", "s", opened[-1]),
+            ("size", "MB", path.stat().st_size / 1e6),
+        ):
+            report.row("journal", n, what, unit, figure)
+    for kind, values in (("in batches", batched), ("one by one", single)):
+        for n, value in zip(sizes, values, strict=True):
+            what = f"overhead at n={n}, ms an evaluation, {kind}"
+            report.claim(what, "< 1", value, value < 1)
     growth = single[-1] / single[0]
-    said.append(verdict(f"overhead at n={sizes[-1]} over n={sizes[0]}", "flat", growth, growth < 2))
-    said.append(
-        verdict(f"opening a journal of {sizes[-1]} outcomes, s", "< 2", opened[-1], opened[-1] < 2)
-    )
-    return rows, said
+    report.claim(f"overhead at n={sizes[-1]} over n={sizes[0]}", "flat", growth, growth < 2)
+    what = f"opening a journal of {sizes[-1]} outcomes, s"
+    report.claim(what, "< 2", opened[-1], opened[-1] < 2)
 
 
-def inside_ax(sizes: tuple[int, ...]) -> tuple[list[str], list[str]]:
+def inside_ax(report: Report, sizes: tuple[int, ...]) -> None:
     r"""A trial of ``BKBNode`` and of Ax's default, and what of it is Ax's own."""
-    from benchmarks.ax_client import client_after, seconds_a_trial
+    from benchmarks.peers.ax_client import client_after, seconds_a_trial
     from botorch_bkb.ax import BKBNode, bkb_generation_strategy
 
     generator = torch.Generator().manual_seed(0)
     X = torch.rand(max(sizes), 4, generator=generator, dtype=torch.float64)
     noise = torch.randn(len(X), generator=generator, dtype=torch.float64)
     Y, bounds = objective(X) + 0.3 * noise, torch.tensor([[0.0] * 4, [1.0] * 4])
-    rows, said, inside, depth = [], [], [0.0], [0]
+    inside, depth = [0.0], [0]
 
     def timed(method):
         def call(self, *args, **kwargs):
@@ -135,37 +143,12 @@ def inside_ax(sizes: tuple[int, ...]) -> tuple[list[str], list[str]]:
         ours = seconds_a_trial(client, 0.0, trials)
         own = ours - inside[0] / (trials + 1)
         theirs = seconds_a_trial(client_after(bounds, X[:n], Y[:n]), 0.0)
-        rows += [
-            f"ax,{n},BKBNode,s a trial,{ours:.4g}",
-            f"ax,{n},BKBNode: Ax's bookkeeping,s a trial,{own:.4g}",
-            f"ax,{n},Ax default,s a trial,{theirs:.4g}",
-        ]
+        for what, seconds in (
+            ("BKBNode", ours),
+            ("BKBNode: Ax's bookkeeping", own),
+            ("Ax default", theirs),
+        ):
+            report.row("ax", n, what, "s a trial", seconds)
         what = f"Ax default over Ax with BKBNode at n={n} (without Ax's bookkeeping: "
         what += f"{(theirs - own) / (ours - own):.3g})"
-        said.append(verdict(what, "more than 1", theirs / ours, theirs > ours))
-        print(*rows[-3:], sep="\n", flush=True)
-    return rows, said
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="shorter runs")
-    parser.add_argument("--no-ax", action="store_true", help="the journal alone")
-    parser.add_argument("--out", type=Path, help="folder for service.csv")
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    header = circumstances("0")
-    print(*header, sep="\n", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        sizes = (200, 1000) if args.quick else (1000, 10_000, 100_000)
-        rows, said = journals(sizes, Path(folder))
-    if not args.no_ax:
-        more, also = inside_ax((20, 40) if args.quick else (100, 1000, 2000))
-        rows, said = rows + more, said + also
-    print(*rows, "", "claim | asked | measured | verdict", *said, sep="\n")
-    if args.out:
-        write_csv(args.out / "service.csv", header + said, "study,n,what,unit,figure", rows)
-
-
-if __name__ == "__main__":
-    main()
+        report.claim(what, "more than 1", theirs / ours, theirs > ours)

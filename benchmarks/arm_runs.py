@@ -1,0 +1,90 @@
+r"""Runs over a finite set of arms, on the problems of the BBKB paper and with its settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from benchmarks.problems.bandits import Bandit, load, rbf
+from botorch_bkb.optimizers import Optimizer
+
+SQUARED_WIDTH = 5.0
+#: Noise, noise variance in the model, norm bound. The paper's are the 0.2 and, on Abalone, the 20.
+PROBLEMS = {
+    "abalone": ("abalone", 1.0, 1.0, 20.0),
+    "abalone 0.2": ("abalone", 1.0, 0.2, 20.0),
+    "cadata": ("cadata", 0.1, 0.2, 5.0),
+}
+
+
+class Setting(NamedTuple):
+    r"""A problem with the model it is played with."""
+
+    name: str
+    bandit: Bandit
+    noise_var: float
+    norm_bound: float
+
+    def options(self, horizon: int) -> dict[str, Any]:
+        r"""Arguments of an optimizer."""
+        return {
+            "covar_module": rbf(SQUARED_WIDTH),
+            "noise_var": self.noise_var,
+            "norm_bound": self.norm_bound,
+            "noise_bound": self.bandit.noise,
+            "delta": 1 / horizon,
+            "oversampling": 2.0,
+        }
+
+
+def setting(name: str, data: Path | None) -> Setting:
+    r"""One of the problems, its table taken from a folder."""
+    table, noise, noise_var, norm_bound = PROBLEMS[name]
+    return Setting(name, load(table, data, noise), noise_var, norm_bound)
+
+
+class Run(NamedTuple):
+    r"""A run: after each batch, and at its end."""
+
+    pulls: np.ndarray  #: so far
+    regret: np.ndarray  #: cumulative
+    seconds: np.ndarray  #: of the optimizer, so far
+    dictionary: np.ndarray
+    distinct: int  #: arms that were pulled
+    dimension: float  #: the effective dimension at the end
+
+    @property
+    def batches(self) -> np.ndarray:
+        r"""Their sizes."""
+        return np.diff(self.pulls, prepend=0)
+
+
+def play(
+    optimizer: Optimizer,
+    bandit: Bandit,
+    budget: int,
+    seed: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Run:
+    r"""Ask and tell until there are ``budget`` observations; the time is the optimizer's alone."""
+    generator = torch.Generator().manual_seed(seed)
+    seconds, regret, rows, curve = 0.0, 0.0, set(), []
+    while (left := budget - optimizer.num_observations) > 0:
+        start = clock()
+        suggestion = optimizer.ask(left)
+        seconds += clock() - start
+        rewards = bandit.rewards(suggestion.indices, generator)
+        regret += float(bandit.regret(suggestion.indices).sum())
+        rows.update(suggestion.indices.tolist())
+        start = clock()
+        optimizer.tell(suggestion, rewards)
+        seconds += clock() - start
+        m = len(optimizer.dictionary)
+        curve.append((optimizer.num_observations, regret, seconds, m))
+    pulls, *others = (np.array(column) for column in zip(*curve, strict=True))
+    return Run(pulls, *others, len(rows), optimizer.effective_dimension)

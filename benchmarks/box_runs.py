@@ -1,0 +1,104 @@
+r"""Runs over a box, with everything that is compared there."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from botorch.utils.sampling import draw_sobol_samples
+from torch import Tensor
+
+from benchmarks.peers.stock import play_qlognei
+from benchmarks.problems.functions import Problem, grid
+from botorch_bkb import BBKB, BKB, GPUCB, AdaBBKB, AdaBKB
+from botorch_bkb.optimizers import Optimizer
+
+
+class Case(NamedTuple):
+    r"""One run."""
+
+    function: str
+    method: str
+    steps: int
+    seed: int
+
+
+class Run(NamedTuple):
+    r"""What became of it."""
+
+    regret: np.ndarray  #: of each evaluation
+    simple: np.ndarray  #: of the recommendation, now and then
+    seconds: np.ndarray  #: of the optimizer on one core, so far
+    cells: int
+
+
+def with_optimizer(make: Callable[[Tensor, int], Optimizer]) -> Callable[..., Run]:
+    r"""Runs of one of our optimizers, made of bounds and a seed."""
+
+    def run(problem: Problem, steps: int, seed: int) -> Run:
+        generator = torch.Generator().manual_seed(seed)
+        optimizer, clock = make(problem.bounds, seed), 0.0
+        regret, simple, seconds = [], [], []
+        while len(regret) < steps:
+            start = time.process_time()
+            suggestion = optimizer.ask(steps - len(regret))
+            clock += time.process_time() - start
+            Y = problem.observe(suggestion.X, generator)
+            start = time.process_time()
+            optimizer.tell(suggestion, Y)
+            clock += time.process_time() - start
+            regret += (problem.best - problem.value(suggestion.X)).tolist()
+            best = problem.value(optimizer.best().X.unsqueeze(0))
+            simple += [problem.best - float(best)] * len(suggestion)
+            seconds += [clock] * len(suggestion)
+        cells = len(optimizer.tree.leaves) if isinstance(optimizer, AdaBKB) else 0
+        return Run(np.array(regret), np.array(simple), np.array(seconds), cells)
+
+    return run
+
+
+def qlognei(problem: Problem, steps: int, seed: int) -> Run:
+    r"""``SingleTaskGP`` and ``qLogNoisyExpectedImprovement``, fitted at every step."""
+    generator = torch.Generator().manual_seed(seed)
+    regret, simple, seconds = [], [], []
+    for x, best, clock in play_qlognei(problem, steps, generator, seed):
+        regret.append(problem.best - float(problem.value(x)))
+        simple.append(math.nan if best is None else problem.best - float(problem.value(best)))
+        seconds.append(clock)
+    return Run(np.array(regret), np.array(simple), np.array(seconds), 0)
+
+
+def sobol(problem: Problem, steps: int, seed: int) -> Run:
+    r"""The best observation so far of a space-filling design."""
+    generator = torch.Generator().manual_seed(seed)
+    X = draw_sobol_samples(problem.bounds, n=steps, q=1, seed=seed).squeeze(1)
+    Y, value = problem.observe(X, generator), problem.value(X)
+    best = [int(Y[: i + 1].argmax()) for i in range(steps)]
+    regret = (problem.best - value).numpy()
+    return Run(regret, regret[best], np.zeros(steps), 0)
+
+
+QLOGNEI = "SingleTaskGP + qLogNEI"
+METHODS: dict[str, Callable[..., Run]] = {
+    "BKB": with_optimizer(lambda b, seed: BKB(bounds=b, seed=seed)),
+    "BBKB": with_optimizer(lambda b, seed: BBKB(bounds=b, seed=seed)),
+    "exact GP-UCB": with_optimizer(lambda b, seed: GPUCB(bounds=b, seed=seed)),
+    "AdaBKB": with_optimizer(lambda b, seed: AdaBKB(bounds=b, seed=seed)),
+    "AdaBKB (1, 1/2)": with_optimizer(
+        lambda b, seed: AdaBKB(bounds=b, seed=seed, radius=(1.0, 0.5))
+    ),
+    "AdaBBKB": with_optimizer(lambda b, seed: AdaBBKB(bounds=b, seed=seed)),
+    "AdaGP-UCB": with_optimizer(lambda b, seed: AdaBKB(bounds=b, seed=seed, oversampling=math.inf)),
+    "BKB on a grid": with_optimizer(lambda b, seed: BKB(grid(b, 2000), seed=seed)),
+    "Sobol": sobol,
+    QLOGNEI: qlognei,
+}
+
+
+def play(case: Case) -> Run:
+    r"""One run."""
+    return METHODS[case.method](Problem(case.function), case.steps, case.seed)

@@ -1,0 +1,57 @@
+r"""Where a figure comes from, and how much memory it took."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+import botorch_bkb
+
+T = TypeVar("T")
+
+PACKAGES = ("torch", "gpytorch", "botorch", "scikit-learn", "optuna", "ax-platform")
+
+
+def circumstances(seeds: int) -> list[str]:
+    r"""Machine, versions, seeds and date."""
+    versions = [f"botorch_bkb {botorch_bkb.__version__}", *filter(None, map(_version, PACKAGES))]
+    threads = f"{os.cpu_count()} cpus, {torch.get_num_threads()} torch threads"
+    return [
+        f"machine: {platform.platform()}, {threads}",
+        f"versions: {', '.join(versions)}",
+        f"seeds: {'0' if seeds == 1 else f'0..{seeds - 1}'}, date: {time.strftime('%Y-%m-%d')}",
+    ]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return None
+
+
+def peak_memory() -> float:
+    r"""Peak memory of this process in MiB."""
+    status = Path("/proc/self/status")
+    if status.exists():  # what getrusage says is inherited from the process that started this one
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 2**10
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def in_a_process(function: Callable[..., T], *args: object) -> T:
+    r"""What a function returns in a fresh process, whose memory nobody else has used."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *args).result()

@@ -1,0 +1,1 @@
+r"""What one would take instead."""

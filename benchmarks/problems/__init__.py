@@ -1,0 +1,1 @@
+r"""What the studies play on."""

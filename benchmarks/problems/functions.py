@@ -1,0 +1,57 @@
+r"""BoTorch's test functions, in units of their standard deviation and with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from botorch.test_functions import Ackley, Branin, Hartmann, Levy, Rosenbrock, Shekel
+from botorch.utils.sampling import draw_sobol_samples
+from torch import Tensor
+
+FUNCTIONS: dict[str, Callable[[], Any]] = {
+    "Branin": lambda: Branin(negate=True),
+    "Hartmann6": lambda: Hartmann(dim=6, negate=True),
+    "Ackley5": lambda: Ackley(dim=5, negate=True),
+    "Rosenbrock": lambda: Rosenbrock(dim=2, negate=True),
+    "Levy": lambda: Levy(dim=4, negate=True),
+    "Shekel": lambda: Shekel(negate=True),
+}
+#: In the study of speed alone.
+ALSO = {"Rosenbrock4": lambda: Rosenbrock(dim=4, negate=True)}
+
+
+class Problem:
+    r"""A test function in units of its standard deviation over the box.
+
+    Args:
+        name: Its name.
+        noise: Standard deviation of the noise, in the same units.
+    """
+
+    def __init__(self, name: str, noise: float = 0.1) -> None:
+        self.noise = noise
+        self.f = {**FUNCTIONS, **ALSO}[name]().to(torch.float64)
+        self.bounds = self.f.bounds.to(torch.float64)
+        sample = self.f(draw_sobol_samples(self.bounds, n=4096, q=1, seed=0).squeeze(1))
+        self.unit, self.mean = float(sample.std()), float(sample.mean())
+        self.best = (float(self.f.optimal_value) - self.mean) / self.unit
+
+    def value(self, X: Tensor) -> Tensor:
+        r"""Without noise."""
+        return (self.f(X) - self.mean) / self.unit
+
+    def observe(self, X: Tensor, generator: torch.Generator) -> Tensor:
+        r"""With noise."""
+        noise = torch.randn(len(X), generator=generator, dtype=torch.float64)
+        return self.value(X) + self.noise * noise
+
+
+def grid(bounds: Tensor, cells: int) -> Tensor:
+    r"""A regular grid of about so many cells."""
+    d = bounds.shape[-1]
+    side = max(2, round(cells ** (1 / d)))
+    steps = (torch.arange(side, dtype=bounds.dtype) + 0.5) / side
+    axes = [low + steps * (high - low) for low, high in bounds.T]
+    return torch.cartesian_prod(*axes).reshape(-1, d)

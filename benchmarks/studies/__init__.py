@@ -1,0 +1,1 @@
+r"""One module a study: its docstring says what it shows, ``run`` fills a report."""

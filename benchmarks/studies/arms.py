@@ -1,0 +1,237 @@
+r"""What a step over a finite set costs: beside the plain pseudo-code, BoTorch's pieces, a rebuild.
+
+The problems and settings of the BBKB paper: Abalone (4,177 arms) and California housing (20,640),
+the information width with the noise's own standard deviation, oversampling 2; and a million
+generated arms. Forty minutes, on a machine that is idle; needs ``--data``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from botorch.acquisition import UpperConfidenceBound
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf_discrete
+from tqdm import tqdm
+
+from benchmarks.arm_runs import PROBLEMS, SQUARED_WIDTH, Run, Setting, play, setting
+from benchmarks.machine import in_a_process, peak_memory
+from benchmarks.peers.transcription import play_bbkb
+from benchmarks.problems.bandits import generated, rbf
+from benchmarks.report import Options, Report
+from botorch_bkb import BBKB, arms
+
+SEEDS = 5
+COLUMNS = ("problem", "what", "figure", "value")
+
+
+def run(options: Options, report: Report) -> None:
+    r"""One part after the other, so that each has the machine to itself."""
+    torch.set_default_dtype(torch.float64)
+    seeds, scale = options.seeds, 100 if options.quick else 1
+    T, limit = 10_000 // scale, 120.0 / scale
+    abalone, little_noise, cadata = (setting(name, options.data) for name in PROBLEMS)
+    play(BBKB(abalone.bandit.arms, seed=0, **abalone.options(T)), abalone.bandit, 50, 0)  # warm
+    parts = [
+        (picking, abalone, 9 * T // 10, T // 5),
+        (over_time, abalone, 10 * T),
+        (against_the_transcription, abalone, T, T // 5, seeds, limit),
+        (against_the_transcription, little_noise, T, T // 5, seeds, limit),
+        (against_the_transcription, cadata, T, T // 20, seeds, limit),
+        (against_rebuilding, cadata, 6_400 // scale, T),
+        *((stock, s, limit / 2) for s in (abalone, cadata)),
+        (report_a_million, 1_000_000 // scale, T),
+    ]
+    for part, *arguments in tqdm(parts, unit="part", disable=None):
+        part(report, *arguments)
+
+
+def play_plainly(setting: Setting, budget: int, seed: int, horizon: int, limit: float) -> Run:
+    r"""The transcription, for ``budget`` pulls or ``limit`` seconds."""
+    noise_var, norm_bound = setting.noise_var, setting.norm_bound
+    picks: list[int] = []
+    start = time.perf_counter()
+    for row in play_bbkb(
+        setting.bandit, squared_width=SQUARED_WIDTH, noise_var=noise_var, norm_bound=norm_bound,
+        delta=1 / horizon, seed=seed,
+    ):  # fmt: skip
+        picks.append(row)
+        if len(picks) >= budget or time.perf_counter() - start > limit:
+            break
+    seconds = time.perf_counter() - start
+    regret = float(setting.bandit.regret(torch.tensor(picks)).sum())
+    end = (np.array([value]) for value in (len(picks), regret, seconds, 0))
+    return Run(*end, len(set(picks)), math.nan)
+
+
+def play_stock(setting: Setting, limit: float, seed: int) -> Iterator[tuple[int, float]]:
+    r"""``SingleTaskGP`` and ``optimize_acqf_discrete``, pull by pull: pulls and seconds."""
+    bandit, generator = setting.bandit, torch.Generator().manual_seed(seed)
+    X, Y = bandit.arms[:1], bandit.rewards(torch.tensor([0]), generator).unsqueeze(-1)
+    seconds = 0.0
+    while seconds < limit:
+        start = time.perf_counter()
+        Yvar = torch.full_like(Y, setting.noise_var)
+        model = SingleTaskGP(X, Y, Yvar, covar_module=rbf(SQUARED_WIDTH), outcome_transform=None)
+        model.mean_module.initialize(constant=0.0)
+        ucb = UpperConfidenceBound(model, beta=setting.norm_bound**2)
+        best, _ = optimize_acqf_discrete(ucb, q=1, choices=bandit.arms, max_batch_size=4096)
+        seconds += time.perf_counter() - start
+        row = (bandit.arms == best).all(-1).nonzero()[0]
+        X = torch.cat([X, best])
+        Y = torch.cat([Y, bandit.rewards(row, generator).unsqueeze(-1)])
+        yield len(X), seconds
+
+
+def record(report: Report, problem: str, what: str, runs: list[Run]) -> None:
+    r"""The ends of some runs that differ in their seeds."""
+    figures = {
+        "seconds": [run.seconds[-1] for run in runs],
+        "regret": [run.regret[-1] for run in runs],
+        "pulls": [run.pulls[-1] for run in runs],
+        "batches": [len(run.pulls) for run in runs],
+        "largest batch": [run.batches.max() for run in runs],
+        "dictionary": [run.dictionary[-1] for run in runs],
+        "distinct": [run.distinct for run in runs],
+    }
+    for figure, values in figures.items():
+        report.row(problem, what, figure, float(np.mean(values)))
+        if figure in ("regret", "seconds") and len(values) > 1:
+            report.row(problem, what, f"{figure} sd", float(np.std(values, ddof=1)))
+    means = (f"{figure} {np.mean(values):,.4g}" for figure, values in figures.items())
+    report.say(f"{problem}, {what}: {', '.join(means)}")
+
+
+def against_the_transcription(
+    report: Report, setting: Setting, budget: int, compared: int, seeds: int, limit: float
+) -> None:
+    r"""The same algorithm without any of the shortcuts: the time of one run, the regret of some."""
+
+    def ours(pulls: int, seed: int) -> Run:
+        optimizer = BBKB(setting.bandit.arms, seed=seed, **setting.options(budget))
+        return play(optimizer, setting.bandit, pulls, seed)
+
+    plain = play_plainly(setting, budget, 0, budget, limit)
+    t = int(plain.pulls[-1])  # as far as it came
+    fast = ours(t, 0)
+    record(report, setting.name, "BBKB", [fast])
+    record(report, setting.name, "BBKB, plain transcription", [plain])
+    ratio = plain.seconds[-1] / fast.seconds[-1]
+    report.claim(f"{setting.name}: plain over ours, t={t}", ">= 20", ratio, ratio >= 20)
+    runs = [ours(compared, seed) for seed in range(seeds)]
+    plains = [play_plainly(setting, compared, seed, budget, math.inf) for seed in range(seeds)]
+    record(report, setting.name, "BBKB", runs)
+    record(report, setting.name, "BBKB, plain transcription", plains)
+    a, b = (np.array([run.regret[-1] for run in some]) for some in (runs, plains))
+    gap = abs(a.mean() - b.mean()) / max(a.std(ddof=1), b.std(ddof=1))
+    what = f"{setting.name}: gap of mean regrets at t={compared} in standard deviations"
+    report.claim(what, "<= 1", gap, gap <= 1)
+
+
+def stock(report: Report, setting: Setting, limit: float) -> None:
+    r"""How far BoTorch's own pieces come in the time."""
+    for t, seconds in play_stock(setting, limit, 0):
+        pulls, total = t, seconds
+    report.row(setting.name, "SingleTaskGP + optimize_acqf_discrete", "pulls", pulls)
+    report.row(setting.name, "SingleTaskGP + optimize_acqf_discrete", "seconds", total)
+    report.say(
+        f"{setting.name:12} SingleTaskGP + optimize_acqf_discrete: {pulls} pulls in {total:.0f} s"
+    )
+
+
+def against_rebuilding(report: Report, setting: Setting, budget: int, horizon: int) -> None:
+    r"""The same code made to embed all arms anew at every resparsification."""
+    changes = arms.CHANGES_BEFORE_REBUILD
+    # Fresh coins close a batch with nearly every pick here: a shorter run says as much.
+    for what, coupled, asked, pulls in (
+        ("coupled", True, 8, budget),
+        ("fresh", False, 4, budget // 4),
+    ):
+        runs = {}
+        for mode, allowed in (("slides", changes), ("rebuilds", 0)):
+            arms.CHANGES_BEFORE_REBUILD = allowed
+            options = setting.options(horizon)
+            optimizer = BBKB(setting.bandit.arms, seed=0, coupled=coupled, **options)
+            runs[mode] = play(optimizer, setting.bandit, pulls, 0)
+            record(report, setting.name, f"{what} coins, {mode}", [runs[mode]])
+        arms.CHANGES_BEFORE_REBUILD = changes
+        ratio = runs["rebuilds"].seconds[-1] / runs["slides"].seconds[-1]
+        report.claim(
+            f"{setting.name} to t={pulls}, {what} coins: rebuilding over sliding",
+            f">= {asked}", ratio, ratio >= asked,
+        )  # fmt: skip
+
+
+def over_time(report: Report, setting: Setting, budget: int) -> None:
+    r"""Cost per pull in two decades."""
+    optimizer = BBKB(setting.bandit.arms, seed=0, **setting.options(budget))
+    marks = [budget // 100, budget // 10, budget]
+    seconds = [play(optimizer, setting.bandit, mark, mark).seconds[-1] for mark in marks]
+    early, late = (1e6 * seconds[i] / (marks[i] - marks[i - 1]) for i in (1, 2))
+    for what, value in ((f"t to {marks[1]}", early), (f"t to {marks[2]}", late)):
+        report.row(setting.name, what, "microseconds a pull", value)
+    report.claim(
+        f"{setting.name}: cost per pull to t={marks[2]} over to t={marks[1]}",
+        "<= 1", late / early, late <= early,
+    )  # fmt: skip
+
+
+def picking(report: Report, setting: Setting, after: int, least: int) -> None:
+    r"""A pick inside a batch: the time of all asks after so many pulls, over their picks."""
+    optimizer = BBKB(setting.bandit.arms, seed=0, **setting.options(10 * after // 9))
+    play(optimizer, setting.bandit, after, 0)
+    generator, picks, seconds = torch.Generator().manual_seed(1), 0, 0.0
+    while picks < least:
+        start = time.perf_counter()
+        suggestion = optimizer.ask()
+        seconds += time.perf_counter() - start
+        picks += len(suggestion)
+        optimizer.tell(suggestion, setting.bandit.rewards(suggestion.indices, generator))
+    value = 1e6 * seconds / picks
+    what = f"{setting.name}: microseconds a pick, {picks} picks"
+    report.claim(what, "< 100", value, value < 100)
+
+
+class Million(NamedTuple):
+    r"""One big run, its memory, and the product that is made anew with every batch otherwise."""
+
+    run: Run
+    memory: float
+    product: float
+
+
+def a_million(num_arms: int, budget: int) -> Million:
+    r"""In a process of its own, for its memory."""
+    bandit = generated(num_arms, 8, 0.1, 0, torch.float32)
+    optimizer = BBKB(
+        bandit.arms, covar_module=rbf(SQUARED_WIDTH, torch.float32), noise_var=0.05, norm_bound=2.0,
+        noise_bound=0.1, oversampling=2.0, seed=0,
+    )  # fmt: skip
+    run = play(optimizer, bandit, budget, 0)
+    memory, m = peak_memory(), int(run.dictionary[-1])
+    Z, square = torch.randn(num_arms // 10, m), torch.randn(m, m)
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        Z @ square
+        times.append(10 * (time.perf_counter() - start))
+    return Million(run, memory, min(times))
+
+
+def report_a_million(report: Report, num_arms: int, budget: int) -> None:
+    run, memory, product = in_a_process(a_million, num_arms, budget)
+    name = f"{num_arms} arms"
+    record(report, name, "BBKB float32", [run])
+    each = run.seconds[-1] / len(run.pulls)
+    report.row(name, "BBKB float32", "seconds a resparsification", each)
+    report.row(name, "one A x m x m product in float32", "seconds", product)
+    report.say(
+        f"   a resparsification, picks included, {each:.2f} s; "
+        f"one A x m x m product in float32 {product:.2f} s"
+    )
+    report.claim(f"{name}: peak memory in MiB", "<= 6144", memory, memory <= 6144)

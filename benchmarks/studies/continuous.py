@@ -1,0 +1,95 @@
+r"""Regret over a box: BKB, BBKB and Ada-BKB beside exact GP-UCB, qLogNEI, a grid and Sobol.
+
+Noisy test functions of BoTorch, outcomes in units of their standard deviation over the box, noise
+of 0.1 of it, 200 evaluations; all optimizers with their defaults, hyperparameters fitted. Seconds
+are those of one core. About 70 minutes with two processes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.box_runs import METHODS, QLOGNEI, Case, Run, play
+from benchmarks.cases import of, play_all
+from benchmarks.drawing import band
+from benchmarks.problems.functions import FUNCTIONS
+from benchmarks.report import Options, Report
+
+SEEDS = 10
+COLUMNS = ("function", "method", "figure", "runs", "median", "tenth", "ninetieth")
+#: Where the slow one is run.
+SLOW = ("Branin", "Hartmann6")
+#: It belongs to the study of Ada-BKB.
+ELSEWHERE = "AdaGP-UCB"
+
+
+def run(options: Options, report: Report) -> None:
+    r"""All methods on all functions."""
+    steps = 12 if options.quick else 200
+    runs = play_all(play, Run, list(cases(options.seeds, steps)), options)
+    record(runs, report)
+    claims(runs, report)
+    draw(runs, report)
+
+
+def cases(seeds: int, steps: int) -> Iterator[Case]:
+    for seed, function, method in itertools.product(range(seeds), FUNCTIONS, METHODS):
+        if method != ELSEWHERE and (method != QLOGNEI or function in SLOW):
+            yield Case(function, method, steps, seed)
+
+
+def record(runs: dict[Case, Run], report: Report) -> None:
+    r"""Medians and spread of what is left at the end."""
+    for function, method in itertools.product(FUNCTIONS, METHODS):
+        some = of(runs, function=function, method=method)
+        figures = {
+            "simple regret": [r.simple[-1] for r in some],
+            "average regret at half time": [r.regret[: len(r.regret) // 2].mean() for r in some],
+            "average regret": [r.regret.mean() for r in some],
+            "seconds": [r.seconds[-1] for r in some],
+            "cells": [r.cells for r in some],
+        }
+        for figure, values in figures.items():
+            if some and np.any(values):
+                low, median, high = map(float, np.quantile(values, [0.1, 0.5, 0.9]))
+                report.row(function, method, figure, len(some), median, low, high)
+
+
+def claims(runs: dict[Case, Run], report: Report) -> None:
+    def final(function: str, method: str) -> np.ndarray:
+        return np.array([r.simple[-1] for r in of(runs, function=function, method=method)])
+
+    for function, method in itertools.product(SLOW, ("BKB", "BBKB")):
+        ours, worst = np.median(final(function, method)), final(function, QLOGNEI).max()
+        what = f"{function}: median simple regret of {method}, worst of qLogNEI's {worst:.3g}"
+        report.claim(what, "within its spread", ours, ours <= worst)
+    for function, method in itertools.product(FUNCTIONS, ("BKB", "BBKB")):
+        ours, theirs = (np.median(final(function, m)) for m in (method, "Sobol"))
+        what = f"{function}: median simple regret of {method} over Sobol's"
+        report.claim(what, "< 1", ours / theirs, ours < theirs)
+
+
+def draw(runs: dict[Case, Run], report: Report) -> None:
+    r"""Simple and cumulative regret and seconds against evaluations, one column a function."""
+    with report.picture("continuous", 3, len(FUNCTIONS)) as axes:
+        for (column, function), (i, method) in itertools.product(
+            enumerate(FUNCTIONS), enumerate(METHODS)
+        ):
+            some = of(runs, function=function, method=method)
+            if not some:
+                continue
+            color = f"C{i}"
+            band(axes[0, column], np.stack([r.simple for r in some]), method, color)
+            band(axes[1, column], np.stack([np.cumsum(r.regret) for r in some]), method, color)
+            if method != "Sobol":
+                seconds = np.stack([r.seconds for r in some]).clip(1e-2)
+                band(axes[2, column], seconds, method, color)
+        for column, function in enumerate(FUNCTIONS):
+            axes[0, column].set_title(function)
+            for row, label in enumerate(("simple regret", "cumulative regret", "seconds")):
+                axes[row, column].set(yscale="log", xlabel="evaluations", ylabel=label)
+                axes[row, column].grid(alpha=0.3)
+        axes[0, 0].legend(fontsize=7)
