@@ -64,7 +64,7 @@ def run(options: Options, report: Report) -> None:
         pulls = T // 5 if method in ONE_BY_ONE and problem == "cadata" else T
         cases.append(Case(problem, method, pulls, T, seed, data))
     runs = play_all(play, Run, cases, options)
-    for problem, one in settings.items():
+    for one in settings.values():
         record(report, one, runs, T)
         claim(report, one, runs, T)
     draw(report, settings, runs, T)
