@@ -31,7 +31,12 @@ from botorch_bkb.optimizers.domains import Arms, Box, Domain, Situation, Strateg
 from botorch_bkb.optimizers.history import History
 from botorch_bkb.optimizers.hyperparameters import Tuning
 from botorch_bkb.optimizers.reading import Told, check_arms, read_rewards, read_variances
-from botorch_bkb.optimizers.resampling import Resampling, as_oversampling
+from botorch_bkb.optimizers.resampling import (
+    OVER_A_BOX,
+    OVER_ARMS,
+    Resampling,
+    as_oversampling,
+)
 from botorch_bkb.optimizers.settling import Settling
 from botorch_bkb.optimizers.state import BatchRecord, Change, Pending, Recipe, State
 from botorch_bkb.optimizers.suggestion import (
@@ -92,9 +97,9 @@ class Optimizer(RemembersArguments):
         norm_bound: Bound ``F`` on the norm of the function, or ``"double"``: start at 1 and double
             whenever an observation falls outside its interval by more than noise explains.
         delta: Failure probability of the bounds.
-        oversampling: ``q̄``: a pull enters the dictionary with probability ``min(1, q̄ tau)``.
-            ``"theory"`` takes the theorem's value for ``horizon``. Without effect where the
-            dictionary is everything.
+        oversampling: ``q̄``: a pull enters the dictionary with probability ``min(1, q̄ tau)``; by
+            default 8 over arms and 2 over a box. ``"theory"`` takes the theorem's value for
+            ``horizon``. Without effect where the dictionary is everything.
         batch_threshold: ``C~``: how far variances may fall before feedback is needed.
         width: Width of the confidence bounds: ``"heuristic"`` (two standard deviations),
             ``"information"``, ``"theory"``, a number of posterior standard deviations, or a
@@ -110,7 +115,7 @@ class Optimizer(RemembersArguments):
         coupled: Keep each pull's coin from one draw of the dictionary to the next. Each draw has
             the same law and fewer points change; the proofs ask for fresh coins. With fresh ones
             and little oversampling every arm is left out of the dictionary now and then, and its
-            bound jumps up however often it was pulled: 8 and more is advisable then.
+            bound jumps up however often it was pulled.
         acquisition: ``"ucb"``, ``"ei"`` (over the best reward in the belief), ``"mpi"`` (expected
             improvement over the highest mean), ``"pi"``, ``"thompson"``, ``"greedy"``, a function
             that makes a BoTorch acquisition function of a model (an analytic one, over arms), or,
@@ -150,7 +155,7 @@ class Optimizer(RemembersArguments):
         noise_var: float | None = None,
         norm_bound: float | str = 1.0,
         delta: float = 0.1,
-        oversampling: float | str = 2.0,
+        oversampling: float | str | None = None,
         batch_threshold: float = 2.0,
         width: str | float | Width | None = None,
         horizon: int | None = None,
@@ -188,6 +193,8 @@ class Optimizer(RemembersArguments):
         )
         rows, extent = self.domain.index.X, self.domain.extent
         self.tuning = Tuning(extent, covar_module, noise_var, refit)
+        if oversampling is None:
+            oversampling = OVER_ARMS if self.domain.num_arms else OVER_A_BOX
         width_rule = as_width(width, fitted=self.tuning.fits, theorem=self.theorem)
         sides = self.tuning.inputs(extent)
         self.widths = Widths(

@@ -18,6 +18,9 @@ from botorch_bkb.optimizers.width import Theorem
 
 #: The least oversampling when a dictionary is drawn without scores; 2 was seen to be unstable.
 FROM_SCRATCH = 4.0
+#: The defaults. Arms are pulled again and again, and one left out of the dictionary looks as
+#: if it never had been; points of a box are hardly ever repeated.
+OVER_ARMS, OVER_A_BOX = 8.0, 2.0
 
 
 def as_oversampling(

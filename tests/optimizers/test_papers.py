@@ -180,9 +180,16 @@ def test_outliers_that_no_norm_explains_do_not_double_it():
     assert flat.norm_bound == 1.0
 
 
+def test_oversampling_is_larger_where_arms_are_pulled_again():
+    problem = Problem()
+    assert BKB(problem.arms, **problem.options()).oversampling == 8.0
+    assert BKB(bounds=torch.tensor([[0.0], [1.0]])).oversampling == 2.0
+    assert BKB(problem.arms, oversampling=3, **problem.options()).oversampling == 3.0
+
+
 def test_a_horizon_outlived_raises_oversampling():
     problem = Problem()
-    optimizer = BKB(problem.arms, **problem.options(horizon=10))
+    optimizer = BKB(problem.arms, oversampling=2.0, **problem.options(horizon=10))
     for _ in play(optimizer, problem, 25):
         pass
     assert optimizer._state.horizon == 40

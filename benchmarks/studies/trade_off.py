@@ -1,0 +1,254 @@
+r"""What accuracy, feedback and guarantees cost: regret against model size, batches and widths.
+
+BBKB over 4,000 generated arms in two and six dimensions, rewards in units of their standard
+deviation over the arms and noise of 0.1 and of 1, for 2,000 pulls, with hyperparameters given or
+fitted; one setting is varied, the others keep their defaults. With ``--data`` also Abalone as in
+the BBKB paper, 10,000 pulls. Then oversampling and width over a box, 200 evaluations, fitted.
+Regret is divided by the uniform policy's. About an hour with two processes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from benchmarks.arm_runs import play as play_bandit
+from benchmarks.arm_runs import setting
+from benchmarks.box_runs import with_optimizer
+from benchmarks.cases import of, play_all
+from benchmarks.problems.bandits import Bandit, generated, rbf
+from benchmarks.problems.functions import Problem
+from benchmarks.report import Options, Report
+from botorch_bkb import BBKB, CompressedUCB
+from botorch_bkb.optimizers import Optimizer
+from botorch_bkb.optimizers.width import Progress
+from botorch_bkb.optimizers.width import compressed as finite_set
+
+SEEDS = 5
+COLUMNS = ("knob", "setting", "problem", "figure", "runs", "mean", "sd")
+
+
+def growing(p: Progress) -> float:
+    r"""``sqrt(0.2 d log 2t)``, a schedule that is often used."""
+    return math.sqrt(0.2 * p.dim * math.log(2 * max(1, p.num_observations)))
+
+
+#: What is varied, and arguments of the optimizer for each of its settings.
+KNOBS: dict[str, dict[str, dict[str, Any]]] = {
+    "oversampling": {f"{q:g}": {"oversampling": q} for q in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)},
+    "batch_threshold": {
+        f"{C:g}": {"batch_threshold": C} for C in (1.1, 1.5, 2.0, 4.0, 10.0, 100.0)
+    },
+    "epsilon": {f"{e:g}": {"epsilon": e} for e in (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3)},
+    "width": {
+        **{f"{w:g} sd": {"width": w} for w in (1.0, 2.0, 3.0, 5.0)},
+        "sqrt(0.2 d log 2t)": {"width": growing},
+        "finite set": {"width": finite_set},
+        "information": {"width": "information"},
+        "theory": {"width": "theory"},
+    },
+}
+OVER_A_BOX = {
+    "oversampling": ("1", "2", "4", "8"),
+    "width": ("1 sd", "2 sd", "3 sd", "sqrt(0.2 d log 2t)", "finite set", "information"),
+}
+BOXES = ("Branin", "Hartmann6", "Levy")
+DIMENSIONS, NOISES = (2, 6), (0.1, 1.0)
+
+
+class Case(NamedTuple):
+    r"""One run."""
+
+    knob: str
+    setting: str
+    problem: str
+    steps: int
+    seed: int
+    data: str = ""
+
+
+class Run(NamedTuple):
+    r"""Its end."""
+
+    regret: float  #: over the uniform policy's
+    size: int  #: of the model
+    batches: int
+    seconds: float
+
+
+def run(options: Options, report: Report) -> None:
+    r"""Everything, by settings."""
+    runs = play_all(play, Run, list(cases(options)), options)
+    for knob, chosen, problem in dict.fromkeys(case[:3] for case in runs):
+        some = of(runs, knob=knob, setting=chosen, problem=problem)
+        for figure in Run._fields:
+            values = [float(getattr(r, figure)) for r in some]
+            spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+            report.row(knob, chosen, problem, figure, len(some), float(np.mean(values)), spread)
+    for knob in KNOBS:
+        claim(report, runs, knob, over_a_box=False)
+        if knob in OVER_A_BOX:
+            claim(report, runs, knob, over_a_box=True)
+    draw(report, runs)
+
+
+def arm_problems(data: Path | None) -> list[str]:
+    names = [
+        f"d={d} noise {noise:g} {how}"
+        for d, noise, how in itertools.product(DIMENSIONS, NOISES, ("given", "fitted"))
+    ]
+    return [*names, "abalone 0.2"] if data else names
+
+
+def cases(options: Options) -> Iterator[Case]:
+    T, long, short = (30, 30, 8) if options.quick else (2000, 10_000, 200)
+    problems, boxes = arm_problems(options.data), BOXES
+    if options.quick:
+        problems, boxes = [*problems[:2], problems[-1]], BOXES[:1]
+    for seed in range(options.seeds):
+        for knob, settings in KNOBS.items():
+            for chosen, problem in itertools.product(settings, problems):
+                is_table = problem == "abalone 0.2"
+                data = str(options.data) if is_table else ""
+                if not (is_table and knob == "epsilon"):
+                    yield Case(knob, chosen, problem, long if is_table else T, seed, data)
+        for knob, some in OVER_A_BOX.items():
+            for chosen, problem in itertools.product(some, boxes):
+                yield Case(knob, chosen, problem, short, seed)
+
+
+def play(case: Case) -> Run:
+    r"""One run, over arms or over a box."""
+    more = KNOBS[case.knob][case.setting]
+    if case.problem in BOXES:
+        return play_box(case, more)
+    torch.set_default_dtype(torch.float64)
+    bandit, given = arm_problem(case)
+    optimizer = make(bandit, {**given, **more}, case)
+    run = play_bandit(optimizer, bandit, case.steps, case.seed, time.process_time)
+    uniform = float(bandit.f.max() - bandit.f.mean()) * case.steps
+    share = float(run.regret[-1]) / uniform
+    return Run(share, int(run.dictionary[-1]), len(run.pulls), float(run.seconds[-1]))
+
+
+def arm_problem(case: Case) -> tuple[Bandit, dict[str, Any]]:
+    r"""Arms and what is known of them."""
+    if case.data:
+        table = setting(case.problem, Path(case.data))
+        given = table.options(case.steps)
+        del given["oversampling"]
+        return table.bandit, given
+    name, noise, how = case.problem.replace(" noise", "").split()
+    bandit = generated(4000, int(name[2:]), float(noise), case.seed, torch.float64)
+    bandit = bandit._replace(f=(bandit.f - bandit.f.mean()) / bandit.f.std())
+    known = {"covar_module": rbf(0.25), "noise_var": bandit.noise**2}
+    return bandit, known if how == "given" else {}
+
+
+def make(bandit: Bandit, options: dict[str, Any], case: Case) -> Optimizer:
+    if case.knob != "epsilon":
+        return BBKB(bandit.arms, seed=case.seed, **options)
+    # Everything is evaluated and believed, through what is kept.
+    keep = {"discard": False, "on_uninformative": "evaluate"}
+    return CompressedUCB(bandit.arms, seed=case.seed, **keep, **options)
+
+
+def play_box(case: Case, more: dict[str, Any]) -> Run:
+    problem, made = Problem(case.problem), []
+
+    def optimizer(bounds: torch.Tensor, seed: int) -> Optimizer:
+        made.append(BBKB(bounds=bounds, seed=seed, **more))
+        return made[0]
+
+    run = with_optimizer(optimizer)(problem, case.steps, case.seed)
+    # The mean over the box is zero in these units.
+    share = float(run.regret.mean()) / problem.best
+    batches = len(np.unique(run.seconds))
+    return Run(share, len(made[0].dictionary), batches, float(run.seconds[-1]))
+
+
+def table(
+    runs: dict[Case, Run], knob: str, problems: list[str], figure: str = "regret"
+) -> np.ndarray:
+    r"""Means, a row a problem, a column a setting."""
+    chosen = settings_of(runs, knob, problems)
+    return np.array([
+        [np.mean([getattr(r, figure) for r in of(runs, knob=knob, setting=s, problem=p)])
+         for s in chosen]
+        for p in problems
+    ])  # fmt: skip
+
+
+def settings_of(runs: dict[Case, Run], knob: str, problems: list[str]) -> list[str]:
+    played = {c.setting for c in runs if c.knob == knob and c.problem == problems[0]}
+    return [s for s in KNOBS[knob] if s in played]
+
+
+def problems_of(runs: dict[Case, Run], knob: str, over_a_box: bool) -> list[str]:
+    names = dict.fromkeys(c.problem for c in runs if c.knob == knob)
+    return [name for name in names if (name in BOXES) == over_a_box]
+
+
+def default_of(knob: str, problem: str) -> str:
+    r"""The library's default setting of a knob."""
+    is_box, is_given = problem in BOXES, "given" in problem or "abalone" in problem
+    return {
+        "oversampling": "2" if is_box else "8",
+        "batch_threshold": "2",
+        "epsilon": "0.0001",
+        "width": "information" if is_given else "2 sd",
+    }[knob]
+
+
+def claim(report: Report, runs: dict[Case, Run], knob: str, over_a_box: bool) -> None:
+    r"""The default beside the best of the settings, each the geometric mean over problems."""
+    problems = problems_of(runs, knob, over_a_box)
+    groups = {"over a box": problems} if over_a_box else {
+        "given": [p for p in problems if "given" in p or "abalone" in p],
+        "fitted": [p for p in problems if "fitted" in p],
+    }  # fmt: skip
+    for where, some in groups.items():
+        chosen = settings_of(runs, knob, some)
+        means = np.exp(np.log(table(runs, knob, some).clip(1e-6)).mean(0))
+        default = means[chosen.index(default_of(knob, some[0]))]
+        best = chosen[int(means.argmin())]
+        what = (
+            f"{knob} {where}: regret at the default of {default_of(knob, some[0])} over that at "
+            f"{best}, the best"
+        )
+        ratio = float(default / means.min())
+        report.claim(what, "<= 1.2", ratio, ratio <= 1.2)
+
+
+def draw(report: Report, runs: dict[Case, Run]) -> None:
+    r"""Regret against what each knob buys, a line a problem."""
+    bought = {"oversampling": "size", "batch_threshold": "batches", "epsilon": "size"}
+    labels = {"size": "points in the model", "batches": "batches"}
+    with report.picture("trade-off", 2, 3, figsize=(15, 9)) as axes:
+        panels = [(knob, False) for knob in bought] + [("width", False)]
+        panels += [(knob, True) for knob in OVER_A_BOX]
+        for ax, (knob, over_a_box) in zip(axes.flat, panels, strict=True):
+            problems = problems_of(runs, knob, over_a_box)
+            settings = settings_of(runs, knob, problems)
+            regret = table(runs, knob, problems)
+            if knob in bought:
+                x = table(runs, knob, problems, bought[knob])
+                ax.set(xscale="log", xlabel=labels[bought[knob]])
+            else:
+                x = np.tile(np.arange(len(settings)), (len(problems), 1))
+                ax.set_xticks(x[0], settings, rotation=30, ha="right")
+            for i, problem in enumerate(problems):
+                style = "--" if "fitted" in problem else "-"
+                ax.plot(x[i], regret[i], f"{style}o", ms=3, color=f"C{i // 2}", label=problem)
+            where = "a box" if over_a_box else "arms"
+            ax.set(yscale="log", ylabel="regret over uniform policy's", title=f"{knob}, {where}")
+            ax.grid(alpha=0.3)
+        for ax in (axes[0, 0], axes[1, 1]):
+            ax.legend(fontsize=7)
