@@ -125,6 +125,84 @@ def bbkb_oversampling(horizon: int, delta: float, batch_threshold: float) -> flo
     return 72 * batch_threshold * math.log(4 * horizon / delta)
 
 
+def bkb_regret(
+    effective_dimension: float,
+    horizon: int,
+    *,
+    noise_var: float,
+    noise_bound: float,
+    norm_bound: float,
+    delta: float,
+    kernel_bound: float = 1.0,
+    accuracy: float = 0.5,
+) -> float:
+    r"""The most regret BKB has after ``T`` steps, with probability ``1 - delta`` (Theorem 2).
+
+    .. code-block:: text
+
+        2 (2 alpha)^(3/2) sqrt(T) ( xi d log(kappa^2 T) + xi log(1/delta)
+                                    + sqrt(lambda F^2 d log(kappa^2 T)) )
+
+    Args:
+        effective_dimension: ``d``.
+        horizon: ``T``.
+        noise_var: ``lambda``.
+        noise_bound: ``xi``.
+        norm_bound: ``F``.
+        delta: Failure probability.
+        kernel_bound: ``kappa^2``.
+        accuracy: ``eps`` in (0, 1).
+
+    Example:
+        >>> noise = {"noise_var": 1.0, "noise_bound": 1.0}
+        >>> round(bkb_regret(0.0, 1, **noise, norm_bound=1.0, delta=math.exp(-1)), 3)
+        29.394
+    """
+    alpha = (1 + accuracy) / (1 - accuracy)
+    gain = math.log(max(1.0, kernel_bound * horizon)) * effective_dimension
+    spread = noise_bound * (gain + math.log(1 / delta))
+    bias = math.sqrt(noise_var * gain) * norm_bound
+    return 2 * (2 * alpha) ** 1.5 * math.sqrt(horizon) * (spread + bias)
+
+
+def bbkb_regret(
+    effective_dimension: float,
+    horizon: int,
+    *,
+    noise_var: float,
+    noise_bound: float,
+    norm_bound: float,
+    delta: float,
+    batch_threshold: float,
+) -> float:
+    r"""The most regret BBKB has after ``T`` steps, with probability ``1 - delta`` (Theorem 2).
+
+    .. code-block:: text
+
+        55 C~^3 sqrt(T) ( xi d + xi log(1/delta) + sqrt(lambda F^2 d) )
+
+    Args:
+        effective_dimension: ``d``: ``sum_s sigma^2_{s-1}(x_s)``, of the order of the effective
+            dimension and of the information gain.
+        horizon: ``T``.
+        noise_var: ``lambda``; the theorem asks for 1 at least.
+        noise_bound: ``xi``.
+        norm_bound: ``F``.
+        delta: Failure probability.
+        batch_threshold: ``C~``.
+
+    Example:
+        >>> noise = {"noise_var": 1.0, "noise_bound": 1.0}
+        >>> more = {"norm_bound": 1.0, "delta": math.exp(-1), "batch_threshold": 1.0}
+        >>> bbkb_regret(1.0, 4, **noise, **more)
+        330.0
+    """
+    d = effective_dimension
+    spread = noise_bound * (d + math.log(1 / delta))
+    bias = math.sqrt(noise_var * d) * norm_bound
+    return 55 * batch_threshold**3 * math.sqrt(horizon) * (spread + bias)
+
+
 def exact(
     log_determinant: float,
     *,

@@ -1,0 +1,345 @@
+r"""Pictures of runs, beliefs and trees. Needs matplotlib: ``pip install 'botorch-bkb[plotting]'``.
+
+Every function draws on the axes it is given, or on new ones, and returns them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.models.model import Model
+from botorch.sampling.pathwise.utils import get_train_inputs, get_train_targets
+from torch import Tensor
+
+from botorch_bkb.models.sparse import SparseGP
+from botorch_bkb.optimizers import AdaBKB, Optimizer
+from botorch_bkb.runs import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: The history of a run, or a run.
+History = Mapping[str, Sequence[Any]] | Result
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            "Plotting needs matplotlib: pip install 'botorch-bkb[plotting]'"
+        ) from error
+    return plt.subplots(layout="constrained")[1]
+
+
+def plot_regret(
+    regret: Tensor,
+    ax: Axes | None = None,
+    *,
+    label: str | None = None,
+    uniform: float | None = None,
+    bound: Callable[[int], float] | None = None,
+    **style: Any,
+) -> Axes:
+    r"""Cumulative regret against evaluations.
+
+    Args:
+        regret: ``T`` or ``runs x T``, the regret of each evaluation. Of several runs the median
+            is drawn, and a band with the middle three fifths of them.
+        ax: Axes; by default new ones.
+        label: For the legend.
+        uniform: What the uniform policy loses with an evaluation on average; drawn as a line.
+        bound: The theory's bound after ``t`` evaluations, for instance of
+            :func:`~botorch_bkb.confidence.bbkb_regret`; drawn as a line.
+        style: For ``ax.plot``.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb.plotting import plot_regret
+        >>> ax = plot_regret(torch.rand(5, 100), label="BBKB", uniform=0.5)
+        >>> ax.get_ylabel()
+        'cumulative regret'
+    """
+    ax = _axes(ax)
+    regret = torch.as_tensor(regret).detach().cpu().double()
+    if regret.ndim not in (1, 2) or not regret.numel():
+        raise InputDataError(
+            f"regret must be T or runs x T, got {tuple(regret.shape)}: pass the regret of each "
+            "evaluation, a row a run."
+        )
+    total = regret.reshape(-1, regret.shape[-1]).cumsum(-1)
+    t = torch.arange(1, total.shape[-1] + 1)
+    levels = torch.tensor([0.2, 0.5, 0.8], dtype=torch.float64)
+    low, middle, high = torch.quantile(total, levels, dim=0)
+    (line,) = ax.plot(t, middle, label=label, **style)
+    if len(total) > 1:
+        ax.fill_between(t, low, high, color=line.get_color(), alpha=0.15, lw=0)
+    if uniform is not None:
+        ax.plot(t, uniform * t, color="0.5", ls="--", lw=1, label="uniform policy")
+    if bound is not None:
+        values = [bound(int(step)) for step in t]
+        ax.plot(t, values, color="k", ls=":", lw=1, label="bound of the theory")
+    ax.set(xlabel="evaluations", ylabel="cumulative regret")
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend()
+    return ax
+
+
+def _columns(history: History, *names: str) -> list[Sequence[Any]]:
+    table = history.history if isinstance(history, Result) else history
+    missing = [name for name in names if name not in table]
+    if missing:
+        raise InputDataError(
+            f"The history has no column {missing[0]!r}, only {', '.join(table)}: pass a Result, "
+            "its history, or what read_journal returns."
+        )
+    return [table[name] for name in names]
+
+
+def plot_dictionary(history: History, ax: Axes | None = None) -> Axes:
+    r"""Points in the dictionary and the effective dimension against evaluations.
+
+    Args:
+        history: A :class:`~botorch_bkb.Result`, or its history.
+        ax: Axes; by default new ones.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> from botorch_bkb.plotting import plot_dictionary
+        >>> history = {"t": [0, 1], "dictionary": [1, 2], "dimension": [0.9, 1.5]}
+        >>> plot_dictionary(history).get_xlabel()
+        'evaluations'
+    """
+    ax = _axes(ax)
+    t, dictionary, dimension = _columns(history, "t", "dictionary", "dimension")
+    ax.plot(t, dictionary, drawstyle="steps-post", label="dictionary")
+    ax.plot(t, dimension, drawstyle="steps-post", label="effective dimension")
+    ax.set(xlabel="evaluations", ylabel="points")
+    ax.legend()
+    return ax
+
+
+def plot_batches(history: History, ax: Axes | None = None) -> Axes:
+    r"""The size of each batch against the evaluations before it.
+
+    Args:
+        history: A :class:`~botorch_bkb.Result`, or its history.
+        ax: Axes; by default new ones.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> from botorch_bkb.plotting import plot_batches
+        >>> ax = plot_batches({"t": [0, 1, 2], "batch": [0, 1, 1]})
+        >>> ax.collections[0].get_offsets().tolist()
+        [[0.0, 1.0], [1.0, 2.0]]
+    """
+    ax = _axes(ax)
+    t, batch = _columns(history, "t", "batch")
+    first: dict[Any, int] = {}
+    size: dict[Any, int] = {}
+    for place, number in zip(t, batch, strict=True):
+        first[number] = min(place, first.get(number, place))
+        size[number] = size.get(number, 0) + 1
+    ax.scatter(list(first.values()), list(size.values()), s=12)
+    ax.set(xlabel="evaluations", ylabel="batch size")
+    if size and max(size.values()) > 20:
+        ax.set_yscale("log")
+    return ax
+
+
+def _box(bounds: Tensor | None, X: Tensor) -> Tensor:
+    if bounds is not None:
+        return torch.as_tensor(bounds).to(X)
+    margin = 0.05 * (X.amax(0) - X.amin(0))
+    return torch.stack([X.amin(0) - margin, X.amax(0) + margin])
+
+
+@torch.no_grad()
+def _moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
+    r"""``n`` means and standard deviations of ``n x d`` inputs."""
+    posterior: Any = model.posterior(X.unsqueeze(-2))
+    return posterior.mean.flatten(), posterior.variance.flatten().sqrt()
+
+
+def plot_belief(
+    belief: Optimizer | Model,
+    ax: Axes | None = None,
+    *,
+    bounds: Tensor | None = None,
+    width: float | None = None,
+    f: Callable[[Tensor], Tensor] | None = None,
+    resolution: int = 201,
+) -> Axes:
+    r"""What is believed of a function of one or two inputs, with observations and dictionary.
+
+    In one dimension mean and confidence interval; in two the mean as colours and the standard
+    deviation as contours.
+
+    Args:
+        belief: An optimizer, or any BoTorch model with one output.
+        ax: Axes; by default new ones.
+        bounds: ``2 x d``, where to look; by default where there are observations.
+        width: Standard deviations on either side; by default the optimizer's, or 2.
+        f: The function itself, ``n x d`` to ``n``, where it is known; drawn in one dimension.
+        resolution: Points on each side.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb import DTCGP
+        >>> from botorch_bkb.plotting import plot_belief
+        >>> X = torch.rand(20, 1, dtype=torch.float64)
+        >>> plot_belief(DTCGP(X, X.sin())).get_xlabel()
+        'x'
+    """
+    ax = _axes(ax)
+    if isinstance(belief, Optimizer):
+        width = belief.width_now if width is None else width
+        if bounds is None and not belief.domain.num_arms:
+            bounds = belief.domain.extent
+    model = belief.model if isinstance(belief, Optimizer) else belief
+    (X,), y = get_train_inputs(model), get_train_targets(model).flatten()
+    d = X.shape[-1]
+    if d > 2:
+        raise UnsupportedError(
+            f"Beliefs over 1 or 2 inputs can be drawn, got {d}: fix the others and pass a model of "
+            "two inputs."
+        )
+    lower, upper = _box(bounds, X)
+    sides = [
+        torch.linspace(float(a), float(b), resolution).to(X)
+        for a, b in zip(lower, upper, strict=True)
+    ]
+    grid = torch.cartesian_prod(*sides).reshape(-1, d)
+    mean, sd = (values.cpu() for values in _moments(model, grid))
+    marks = X[model.dictionary_indices].cpu() if isinstance(model, SparseGP) else None
+    if d == 1:
+        half, x = (2.0 if width is None else width) * sd, grid.squeeze(-1).cpu()
+        ax.fill_between(x, mean - half, mean + half, alpha=0.2, lw=0)
+        ax.plot(x, mean, label="mean and interval")
+        if f is not None:
+            ax.plot(x, f(grid).flatten().cpu(), color="k", ls="--", lw=1, label="function")
+        ax.plot(X.cpu(), y.cpu(), ".", color="0.5", ms=3, label="observations")
+        if marks is not None:
+            foot = torch.full((len(marks),), float((mean - half).min()))
+            ax.plot(marks, foot, "^", color="C3", label="dictionary")
+        ax.set(xlabel="x", ylabel="reward")
+    else:
+        shape = (resolution, resolution)
+        a, b = (side.cpu() for side in sides)
+        colours = ax.pcolormesh(a, b, mean.reshape(shape).mT, shading="auto", rasterized=True)
+        ax.figure.colorbar(colours, ax=ax, label="mean")
+        ax.contour(a, b, sd.reshape(shape).mT, colors="w", linewidths=0.6)
+        ax.plot(*X.cpu().mT, ".", color="k", ms=3, label="observations")
+        if marks is not None:
+            ax.plot(*marks.mT, "o", mfc="none", mec="C3", label="dictionary")
+        ax.set(xlabel="$x_1$", ylabel="$x_2$")
+    ax.legend(fontsize=8)
+    return ax
+
+
+def plot_tree(optimizer: AdaBKB, ax: Axes | None = None, *, depth: bool = True) -> Axes:
+    r"""The cells of a tree over two inputs, and the centres that were evaluated.
+
+    Args:
+        optimizer: :class:`~botorch_bkb.AdaBKB` or :class:`~botorch_bkb.AdaBBKB`.
+        ax: Axes; by default new ones.
+        depth: Whether cells are coloured by their depth.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb import AdaBKB
+        >>> from botorch_bkb.plotting import plot_tree
+        >>> optimizer = AdaBKB(bounds=torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(), seed=0)
+        >>> optimizer.tell(optimizer.ask(), [1.0])
+        >>> plot_tree(optimizer).get_ylabel()
+        '$x_2$'
+    """
+    ax = _axes(ax)
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    tree = optimizer.tree
+    if tree.lower.shape[-1] != 2:
+        raise UnsupportedError(
+            f"Trees over 2 inputs can be drawn, got {tree.lower.shape[-1]}: plot_regret and "
+            "plot_dictionary show runs in any dimension."
+        )
+    leaves = tree.leaves
+    lower, upper = tree.lower[leaves].cpu(), tree.upper[leaves].cpu()
+    cells = [
+        Rectangle(corner, *size)
+        for corner, size in zip(lower.tolist(), (upper - lower).tolist(), strict=True)
+    ]
+    patches = PatchCollection(cells, edgecolor="0.3", linewidth=0.4, cmap="Blues")
+    if depth:
+        patches.set_array(tree.depth[leaves].cpu().numpy())
+        patches.set_alpha(0.7)
+        ax.figure.colorbar(patches, ax=ax, label="depth")
+    else:
+        patches.set_facecolor("none")
+    ax.add_collection(patches)
+    if optimizer.num_observations:
+        (X,) = get_train_inputs(optimizer.model)
+        ax.plot(*X.cpu().mT, ".", color="C3", ms=4, label="evaluated")
+        ax.legend(fontsize=8)
+    (left, bottom), (right, top) = tree.lower[0].tolist(), tree.upper[0].tolist()
+    ax.set(xlim=(left, right), ylim=(bottom, top), xlabel="$x_1$", ylabel="$x_2$")
+    return ax
+
+
+def plot_calibration(
+    belief: Optimizer | Model, X: Tensor, f: Tensor, ax: Axes | None = None, **style: Any
+) -> Axes:
+    r"""The share of points inside a confidence interval against what the Gaussian promises.
+
+    On the diagonal intervals are as wide as they claim to be; above it they are wider.
+
+    Args:
+        belief: An optimizer, or any BoTorch model with one output.
+        X: ``n x d`` points.
+        f: ``n`` values of the function there, without noise.
+        ax: Axes; by default new ones.
+        style: For ``ax.plot``.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb import DTCGP
+        >>> from botorch_bkb.plotting import plot_calibration
+        >>> X = torch.rand(20, 1, dtype=torch.float64)
+        >>> plot_calibration(DTCGP(X, X.sin()), X, X.sin().squeeze(-1)).get_ylabel()
+        'share inside'
+    """
+    ax = _axes(ax)
+    model = belief.model if isinstance(belief, Optimizer) else belief
+    f = torch.as_tensor(f).flatten()
+    if len(f) != len(X):
+        raise InputDataError(f"f must be n values at n points, got {len(f)} at {len(X)}.")
+    mean, sd = _moments(model, X)
+    away = ((f.to(mean) - mean).abs() / sd.clamp_min(1e-300)).cpu()
+    nominal = torch.linspace(0.0, 1.0, 101, dtype=torch.float64)
+    inside = (away <= torch.special.ndtri((1 + nominal) / 2).unsqueeze(-1)).double().mean(-1)
+    ax.plot([0, 1], [0, 1], color="0.5", ls="--", lw=1)
+    ax.plot(nominal, inside, **style)
+    ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="nominal share", ylabel="share inside")
+    return ax

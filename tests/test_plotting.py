@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import builtins
+import math
+
+import pytest
+import torch
+from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.models import SingleTaskGP
+
+from botorch_bkb import BBKB, DTCGP, AdaBKB, confidence, run
+from botorch_bkb.plotting import (
+    plot_batches,
+    plot_belief,
+    plot_calibration,
+    plot_dictionary,
+    plot_regret,
+    plot_tree,
+)
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402
+
+BOX = torch.tensor([[-1.0, 2.0], [1.0, 6.0]], dtype=torch.float64)
+
+
+@pytest.fixture
+def ax():
+    figure, ax = plt.subplots()
+    yield ax
+    plt.close(figure)
+
+
+def objective(X):
+    return torch.sin(3 * X).sum(-1)
+
+
+def played(optimizer, evaluations=12):
+    return run(optimizer, objective, evaluations, progress=False)
+
+
+def test_regret_is_summed_and_its_band_holds_the_runs(ax):
+    regret = torch.rand(5, 40, generator=torch.Generator().manual_seed(0))
+    assert plot_regret(regret, ax, label="ours", uniform=2.0, bound=lambda t: 9.0 * t) is ax
+    median, uniform, bound = (torch.tensor(line.get_ydata()) for line in ax.lines)
+    torch.testing.assert_close(median, regret.double().cumsum(-1).median(0).values)
+    assert uniform[-1] == 80 and bound[-1] == 360
+    assert len(ax.collections) == 1  # the band
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["ours", "uniform policy", "bound of the theory"]
+
+
+def test_one_run_has_no_band(ax):
+    plot_regret(torch.ones(10), ax)
+    assert not ax.collections and ax.lines[0].get_ydata()[-1] == 10
+
+
+def test_regret_of_another_shape_is_refused(ax):
+    with pytest.raises(InputDataError, match=r"T or runs x T, got \(2, 2, 2\)"):
+        plot_regret(torch.ones(2, 2, 2), ax)
+
+
+def test_dictionary_and_batches_come_from_a_run_or_its_history(ax):
+    result = played(BBKB(bounds=BOX, seed=0))
+    for history in (result, result.history):
+        ax.clear()
+        plot_dictionary(history, ax)
+        assert list(ax.lines[0].get_ydata()) == result.history["dictionary"]
+        ax.clear()
+        plot_batches(history, ax)
+        sizes = ax.collections[0].get_offsets()[:, 1]
+        assert sizes.sum() == len(result.Y)
+    with pytest.raises(InputDataError, match="no column 'dictionary', only t"):
+        plot_dictionary({"t": [1]}, ax)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_beliefs_are_drawn_in_the_users_units(d, ax):
+    bounds = BOX[:, :d]
+    optimizer = BBKB(bounds=bounds, seed=0)
+    played(optimizer)
+    plot_belief(optimizer, ax, f=objective, resolution=21)
+    marks = {line.get_label(): line for line in ax.lines}
+    X = torch.tensor(marks["observations"].get_xdata()).flatten()
+    assert X.min() >= bounds[0, 0] and X.max() <= bounds[1, 0]
+    drawn = marks["dictionary"].get_xdata()
+    torch.testing.assert_close(torch.tensor(drawn).flatten(), optimizer.dictionary[:, 0])
+    assert ax.get_xlim()[0] <= bounds[0, 0] and ax.get_xlim()[1] >= bounds[1, 0]
+    if d == 1:
+        x = torch.tensor(marks["function"].get_xdata())
+        torch.testing.assert_close(torch.tensor(marks["function"].get_ydata()), torch.sin(3 * x))
+
+
+@pytest.mark.parametrize("kind", [DTCGP, SingleTaskGP])
+def test_any_model_can_be_drawn(kind, ax):
+    X = torch.rand(15, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    plot_belief(kind(X, 100 + objective(X).unsqueeze(-1)), ax)
+    labels = [line.get_label() for line in ax.lines]
+    assert ("dictionary" in labels) == (kind is DTCGP)
+    mean = ax.lines[0].get_ydata()
+    assert mean.min() > 95 and mean.max() < 105
+
+
+def test_three_inputs_cannot_be_drawn(ax):
+    X = torch.rand(5, 3, dtype=torch.float64)
+    with pytest.raises(UnsupportedError, match="1 or 2 inputs can be drawn, got 3"):
+        plot_belief(DTCGP(X, X[:, :1]), ax)
+    tree = AdaBKB(bounds=torch.tensor([[0.0], [1.0]]), seed=0)
+    with pytest.raises(UnsupportedError, match="2 inputs can be drawn, got 1"):
+        plot_tree(tree, ax)
+
+
+def test_the_cells_of_a_tree_tile_its_box(ax):
+    optimizer = AdaBKB(bounds=BOX, seed=0)
+    played(optimizer, 25)
+    plot_tree(optimizer, ax)
+    areas = [math.prod(path.get_extents().size.tolist()) for path in ax.collections[0].get_paths()]
+    assert len(areas) == len(optimizer.tree.leaves) > 3
+    assert sum(areas) == pytest.approx(8.0)
+    assert ax.get_xlim() == (-1, 1) and ax.get_ylim() == (2, 6)
+
+
+def test_calibrated_intervals_lie_on_the_diagonal(ax):
+    class Known:
+        def posterior(self, X):
+            self.mean, self.variance = torch.zeros(len(X), 1, 1), torch.ones(len(X), 1, 1)
+            return self
+
+    f = torch.randn(20_000, generator=torch.Generator().manual_seed(0))
+    plot_calibration(Known(), torch.zeros(20_000, 1), f, ax)
+    nominal, inside = (torch.tensor(v) for v in ax.lines[1].get_data())
+    # 20,000 draws: shares are within 0.015 of their expectation but once in ten thousand times.
+    torch.testing.assert_close(inside, nominal, atol=0.015, rtol=0)
+    with pytest.raises(InputDataError, match="got 3 at 2"):
+        plot_calibration(Known(), torch.zeros(2, 1), torch.zeros(3), ax)
+
+
+def test_without_matplotlib_the_pip_line_is_named(monkeypatch):
+    plain = builtins.__import__
+
+    def without(name, *args):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return plain(name, *args)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"pip install 'botorch-bkb\[plotting\]'"):
+        plot_regret(torch.ones(3))
+
+
+def test_the_bounds_on_regret_grow_with_the_root_of_time():
+    given = {"noise_var": 1.0, "noise_bound": 1.0, "norm_bound": 2.0, "delta": 0.1}
+    for T in (100, 400):
+        half, whole = (
+            confidence.bbkb_regret(5.0, t, **given, batch_threshold=2.0) for t in (T, 4 * T)
+        )
+        assert whole == pytest.approx(2 * half)
+        assert confidence.bkb_regret(5.0, 4 * T, **given) > 2 * confidence.bkb_regret(
+            5.0, T, **given
+        )
