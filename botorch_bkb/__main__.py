@@ -11,8 +11,8 @@ def main() -> None:
     r"""Run a command; the demo if none is named."""
     parser = argparse.ArgumentParser(
         prog="python -m botorch_bkb",
-        description="Without a command, the demo: DTCGP on noisy evaluations of Hartmann3, next "
-        "to SingleTaskGP on 1,000 of them.",
+        description="Without a command, the demo: BBKB over a large table of arms and over a box, "
+        "next to exact GP-UCB.",
     )
     demo.add_to(parser)
     journals.add_to(parser.add_subparsers(title="commands", metavar=""))

@@ -297,7 +297,7 @@ class ArmTable:
             D, thin = self._factor.bring_back(positions, observed)
             changes += [Thin(D, residual=-1), Thin(thin, quad=1)]
         self._sweep(changes, observed, extension)
-        self._read, self._coef, self._settled, self.rebuilt = None, None, None, False
+        self._read, self._settled, self.rebuilt = None, None, False
         self._changes += 1
 
     @torch.no_grad()
@@ -348,7 +348,7 @@ class ArmTable:
             known = torch.zeros_like(known)  # all join as new points, with jitter
         new, extension = joining[~known], None
         if len(new):
-            points, rows = self.X[new], self.X[self.pulled]
+            points, rows = self.X[new], self.X[self._informative]
             extension, more = self._factor.extend(
                 kernel_matrix(self.kernel, points),
                 self.coordinates(new).double(),
@@ -370,11 +370,17 @@ class ArmTable:
             self._coef = self._factor.coefficients(self._observed())
         return self._coef
 
-    def _observed(self) -> Observed:
+    @property
+    def _informative(self) -> Tensor | slice:
+        r"""Rows that hold all that was observed: those pulled, or all, which need no copy."""
         pulled = self.pulled
-        counts = self.counts[pulled]
-        Z = self.coordinates(pulled).double()
-        return Observed(Z, self.noise_var / counts, self.sums[pulled] / counts)
+        return slice(None) if 2 * len(pulled) > len(self.X) else pulled
+
+    def _observed(self) -> Observed:
+        rows = self._informative
+        counts = self.counts[rows]
+        means = torch.where(counts > 0, self.sums[rows] / counts, 0.0)
+        return Observed(self.coordinates(rows).double(), self.noise_var / counts, means)
 
     # ------------------------------------------------------------------ one pass over the rows
 
@@ -390,9 +396,10 @@ class ArmTable:
         r"""Bring every row up to date with all changes, in one product with the coordinates."""
         self._waiting = []
         if self._Z is None:
+            self._coef = None
             self._embed_all()
             return
-        coef = self._factor.coefficients(observed or self._observed())
+        coef = self._coef = self._factor.coefficients(observed or self._observed())
         slots = len(coef)
         old = slots if extension is None else slots - len(extension.tail)
         # Columns that are squared and added up with signs, and one for the mean.

@@ -1,64 +1,147 @@
-r"""The demo, ``python -m botorch_bkb``: a sparse GP on more data than an exact one likes."""
+r"""The demo, ``python -m botorch_bkb``: BBKB over a large table and over a box, in a minute."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
-from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
 from botorch.test_functions import Hartmann
-from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
 
-from botorch_bkb import DTCGP, RidgeLeverageSampling
+from botorch_bkb import BBKB, GPUCB, Result, run
+
+#: Pulls of exact GP-UCB; what more would cost is extrapolated.
+FEW = 100
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     r"""Add the options of the demo to a parser."""
-    parser.add_argument("--points", type=int, default=5000, help="evaluations (5000)")
-    parser.add_argument("--dictionary", type=int, default=400, help="largest dictionary (400)")
-    parser.add_argument("--noise", type=float, default=0.1, help="noise standard deviation (0.1)")
+    parser.add_argument("--arms", type=int, default=20_000, help="arms of the table (20000)")
+    parser.add_argument("--pulls", type=int, default=5000, help="pulls of them (5000)")
+    parser.add_argument("--evaluations", type=int, default=120, help="of Hartmann6 (120)")
+    parser.add_argument("--noise", type=float, default=0.3, help="noise, in sd of f (0.3)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--picture", type=Path, default=Path("demo.png"), metavar="PNG")
     parser.set_defaults(run=demo)
 
 
+@dataclass
+class Table:
+    r"""Random arms in a four-dimensional cube, and a sum of ten bumps in units of its sd."""
+
+    arms: Tensor
+    f: Tensor
+    noise: float
+    generator: torch.Generator
+
+    @classmethod
+    def make(cls, size: int, noise: float, seed: int) -> Table:
+        r"""A table of some size."""
+        generator = torch.Generator().manual_seed(seed)
+        arms = torch.rand(size, 4, generator=generator, dtype=torch.float64)
+        centres = torch.rand(10, 4, generator=generator, dtype=torch.float64)
+        heights = torch.rand(10, generator=generator, dtype=torch.float64)
+        f = torch.exp(-8 * torch.cdist(arms, centres) ** 2) @ heights
+        return cls(arms, f / f.std(), noise, generator)
+
+    def pull(self, rows: Tensor) -> Tensor:
+        r"""Noisy rewards."""
+        noise = torch.randn(len(rows), generator=self.generator, dtype=torch.float64)
+        return self.f[rows] + self.noise * noise
+
+    def regret(self, X: Tensor) -> Tensor:
+        r"""Of each pull."""
+        rows = torch.cdist(X, self.arms).argmin(-1)
+        return self.f.max() - self.f[rows]
+
+
+def seconds_of(result: Result) -> Tensor:
+    r"""The optimizer's own, after each evaluation; those of a batch stand in each of its rows."""
+    asking, telling, batch = (result.history[name] for name in ("asking", "telling", "batch"))
+    each = torch.tensor(asking, dtype=torch.float64) + torch.tensor(telling, dtype=torch.float64)
+    numbers = torch.tensor(batch)
+    is_first = torch.cat([torch.tensor([True]), numbers[1:] != numbers[:-1]])
+    return (each * is_first).cumsum(0)
+
+
+def extrapolated(seconds: Tensor, pulls: int) -> float:
+    r"""What ``pulls`` would have taken, a pull costing ``a + b t``, fitted to the later half."""
+    t = torch.arange(1, len(seconds) + 1, dtype=torch.float64)
+    half = len(seconds) // 2
+    steps = seconds.diff(prepend=seconds[:1] * 0)
+    design = torch.stack([torch.ones_like(t), t], -1)[half:]
+    a, b = torch.linalg.lstsq(design, steps[half:].unsqueeze(-1)).solution.flatten().tolist()
+    more = pulls - len(seconds)
+    growth = max(0.0, b) * (pulls * (pulls + 1) - len(seconds) * (len(seconds) + 1)) / 2
+    return float(seconds[-1]) + max(0.0, a) * more + growth
+
+
 def demo(options: argparse.Namespace) -> None:
-    r"""Fit ``DTCGP`` to all points and ``SingleTaskGP`` to some, and print a table."""
-    torch.manual_seed(options.seed)
-    function = Hartmann(dim=3, noise_std=options.noise, negate=True)
-    train_X, test_X = (torch.rand(n, 3, dtype=torch.float64) for n in (options.points, 2000))
-    train_Y, truth = function(train_X).unsqueeze(-1), function(test_X, noise=False)
+    r"""Play, print a table, draw a picture."""
+    table = Table.make(options.arms, options.noise, options.seed)
+    print(f"A table of {options.arms:,} arms in 4 dimensions, {options.pulls:,} noisy pulls:")
+    bandit = run(BBKB(table.arms, seed=options.seed), table.pull, options.pulls, by_index=True)
+    print(f"The same with the exact posterior, one by one, {FEW} pulls:")
+    exact = run(GPUCB(table.arms, seed=options.seed), table.pull, FEW, by_index=True)
+    f = Hartmann(dim=6, negate=True).to(torch.float64)
+    unit = float(f(torch.rand(4096, 6, generator=table.generator, dtype=torch.float64)).std())
 
-    def dtc() -> SingleTaskGP:
-        rule = RidgeLeverageSampling(2.0, max_size=options.dictionary)
-        return DTCGP(train_X, train_Y, dictionary=rule)
+    def observe(X: Tensor) -> Tensor:
+        noise = torch.randn(len(X), generator=table.generator, dtype=torch.float64)
+        return f(X) / unit + options.noise * noise
 
-    def exact() -> SingleTaskGP:
-        return SingleTaskGP(train_X[:1000], train_Y[:1000])
-
-    print(f"Hartmann3, {options.points:,} evaluations with noise of sd {options.noise}.")
-    print(f"{'':16}{'n':>8}{'m':>6}{'fit s':>8}{'predict ms':>12}{'RMSE':>9}")
-    for name, build in (("DTCGP", dtc), ("SingleTaskGP", exact)):
-        print(f"{name:16}" + row(build, test_X, truth), flush=True)
-    spread = truth.std().item()
-    print(f"RMSE is against the noise-free function, whose standard deviation is {spread:.3f}.")
-
-
-def row(build: Callable[[], SingleTaskGP], test_X: torch.Tensor, truth: torch.Tensor) -> str:
-    r"""Fit a model, predict, and format what it took."""
+    print(f"Hartmann6 over its box, {options.evaluations} noisy evaluations:")
     start = time.perf_counter()
-    model = build()
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    fitted = time.perf_counter() - start
-    with torch.no_grad():
-        model.posterior(test_X[:1])
-        start = time.perf_counter()
-        posterior = model.posterior(test_X.unsqueeze(-2))
-        mean, _ = posterior.mean.flatten(), posterior.variance
-        predicted = 1000 * (time.perf_counter() - start)
-    rmse = (mean - truth).square().mean().sqrt().item()
-    n = len(model.train_targets)
-    m = len(model.dictionary_indices) if isinstance(model, DTCGP) else n
-    return f"{n:>8,}{m:>6,}{fitted:>8.1f}{predicted:>12.0f}{rmse:>9.4f}"
+    box = run(BBKB(bounds=f.bounds.clone(), seed=options.seed), observe, options.evaluations)
+    took = time.perf_counter() - start
+    regrets = {
+        "BBKB, table": table.regret(bandit.X),
+        "exact GP-UCB, table": table.regret(exact.X),
+        "BBKB, Hartmann6": (f.optimal_value - f(box.X)) / unit,
+    }
+    uniform = {
+        "BBKB, table": float(table.f.max() - table.f.mean()),
+        "BBKB, Hartmann6": float(f.optimal_value) / unit,
+    }
+    print(f"\n{'':22}{'pulls':>8}{'regret each':>13}{'dictionary':>12}{'batches':>9}{'seconds':>9}")
+    for (name, regret), result in zip(regrets.items(), (bandit, exact, box), strict=True):
+        m, batches = result.history["dictionary"][-1], len(set(result.history["batch"]))
+        seconds = took if result is box else float(seconds_of(result)[-1])
+        print(
+            f"{name:22}{len(regret):8,}{float(regret.mean()):13.3f}{m:12,}{batches:9,}{seconds:9.1f}"
+        )
+    whole = extrapolated(seconds_of(exact), options.pulls)
+    print(
+        f"\nRegret in standard deviations of the function. Exact GP-UCB would take {whole:,.0f} s "
+        f"for {options.pulls:,} pulls\nif the cost of a pull went on growing as it did in the "
+        f"second half of these {FEW}; drawing an arm at random costs {uniform['BBKB, table']:.2f} "
+        "each."
+    )
+    draw(options.picture, bandit, regrets, uniform)
+
+
+def draw(path: Path, bandit: Result, regrets: dict[str, Tensor], uniform: dict[str, float]) -> None:
+    r"""Regret of both problems, and the batches over the table."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot as plt
+    except ImportError:
+        print("For a picture: pip install 'botorch-bkb[plotting]'")
+        return
+    from botorch_bkb.plotting import plot_batches, plot_regret
+
+    figure, axes = plt.subplots(1, 3, figsize=(14, 3.8), layout="constrained")
+    first, exact, box = regrets
+    plot_regret(regrets[first], axes[0], label=first, uniform=uniform[first])
+    plot_regret(regrets[exact], axes[0], label=exact)
+    axes[0].set(xscale="log", yscale="log")
+    plot_batches(bandit, axes[1])
+    plot_regret(regrets[box], axes[2], label=box, uniform=uniform[box])
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+    print(f"Picture: {path.resolve()}")
