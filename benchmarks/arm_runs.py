@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from benchmarks.problems.bandits import Bandit, load, rbf
+from benchmarks.problems.bandits import Bandit, generated, load, rbf
+from botorch_bkb import BBKB
 from botorch_bkb.optimizers import Optimizer
 
 SQUARED_WIDTH = 5.0
@@ -29,11 +30,12 @@ class Setting(NamedTuple):
     bandit: Bandit
     noise_var: float
     norm_bound: float
+    squared_width: float = SQUARED_WIDTH
 
     def options(self, horizon: int) -> dict[str, Any]:
         r"""Arguments of an optimizer."""
         return {
-            "covar_module": rbf(SQUARED_WIDTH),
+            "covar_module": rbf(self.squared_width),
             "noise_var": self.noise_var,
             "norm_bound": self.norm_bound,
             "noise_bound": self.bandit.noise,
@@ -88,3 +90,13 @@ def play(
         curve.append((optimizer.num_observations, regret, seconds, m))
     pulls, *others = (np.array(column) for column in zip(*curve, strict=True))
     return Run(pulls, *others, len(rows), optimizer.effective_dimension)
+
+
+def play_in_float32(num_arms: int, budget: int) -> Run:
+    r"""BBKB among generated arms in eight dimensions."""
+    bandit = generated(num_arms, 8, 0.1, 0, torch.float32)
+    optimizer = BBKB(
+        bandit.arms, covar_module=rbf(SQUARED_WIDTH, torch.float32), noise_var=0.05, norm_bound=2.0,
+        noise_bound=0.1, oversampling=2.0, seed=0,
+    )  # fmt: skip
+    return play(optimizer, bandit, budget, 0)

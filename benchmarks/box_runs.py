@@ -12,7 +12,7 @@ import torch
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
-from benchmarks.peers.stock import play_qlognei
+from benchmarks.peers.stock import QLOGNEI, play_qlognei
 from benchmarks.problems.functions import Problem, grid
 from botorch_bkb import BBKB, BKB, GPUCB, AdaBBKB, AdaBKB
 from botorch_bkb.optimizers import Optimizer
@@ -82,7 +82,6 @@ def sobol(problem: Problem, steps: int, seed: int) -> Run:
     return Run(regret, regret[best], np.zeros(steps), 0)
 
 
-QLOGNEI = "SingleTaskGP + qLogNEI"
 METHODS: dict[str, Callable[..., Run]] = {
     "BKB": with_optimizer(lambda b, seed: BKB(bounds=b, seed=seed)),
     "BBKB": with_optimizer(lambda b, seed: BBKB(bounds=b, seed=seed)),

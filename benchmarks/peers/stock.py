@@ -17,6 +17,8 @@ from torch import Tensor
 
 from benchmarks.problems.functions import Problem
 
+QLOGNEI = "SingleTaskGP + qLogNEI"
+
 
 def fitted(X: Tensor, Y: Tensor, bounds: Tensor) -> SingleTaskGP:
     r"""``SingleTaskGP`` with its defaults over a normalised box."""

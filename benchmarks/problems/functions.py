@@ -18,7 +18,7 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     "Levy": lambda: Levy(dim=4, negate=True),
     "Shekel": lambda: Shekel(negate=True),
 }
-#: In the study of speed alone.
+#: In the study of scaling alone.
 ALSO = {"Rosenbrock4": lambda: Rosenbrock(dim=4, negate=True)}
 
 

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from botorch.acquisition import UpperConfidenceBound
-from botorch.models import SingleTaskGP
-from botorch.optim import optimize_acqf_discrete
 from tqdm import tqdm
 
-from benchmarks.arm_runs import PROBLEMS, SQUARED_WIDTH, Run, Setting, play, setting
+from benchmarks.arm_runs import (
+    PROBLEMS,
+    SQUARED_WIDTH,
+    Run,
+    Setting,
+    play,
+    play_in_float32,
+    setting,
+)
 from benchmarks.machine import in_a_process, peak_memory
+from benchmarks.peers.discrete import play_stock
 from benchmarks.peers.transcription import play_bbkb
-from benchmarks.problems.bandits import generated, rbf
 from benchmarks.report import Options, Report
 from botorch_bkb import BBKB, arms
 
@@ -67,25 +71,6 @@ def play_plainly(setting: Setting, budget: int, seed: int, horizon: int, limit: 
     regret = float(setting.bandit.regret(torch.tensor(picks)).sum())
     end = (np.array([value]) for value in (len(picks), regret, seconds, 0))
     return Run(*end, len(set(picks)), math.nan)
-
-
-def play_stock(setting: Setting, limit: float, seed: int) -> Iterator[tuple[int, float]]:
-    r"""``SingleTaskGP`` and ``optimize_acqf_discrete``, pull by pull: pulls and seconds."""
-    bandit, generator = setting.bandit, torch.Generator().manual_seed(seed)
-    X, Y = bandit.arms[:1], bandit.rewards(torch.tensor([0]), generator).unsqueeze(-1)
-    seconds = 0.0
-    while seconds < limit:
-        start = time.perf_counter()
-        Yvar = torch.full_like(Y, setting.noise_var)
-        model = SingleTaskGP(X, Y, Yvar, covar_module=rbf(SQUARED_WIDTH), outcome_transform=None)
-        model.mean_module.initialize(constant=0.0)
-        ucb = UpperConfidenceBound(model, beta=setting.norm_bound**2)
-        best, _ = optimize_acqf_discrete(ucb, q=1, choices=bandit.arms, max_batch_size=4096)
-        seconds += time.perf_counter() - start
-        row = (bandit.arms == best).all(-1).nonzero()[0]
-        X = torch.cat([X, best])
-        Y = torch.cat([Y, bandit.rewards(row, generator).unsqueeze(-1)])
-        yield len(X), seconds
 
 
 def record(report: Report, problem: str, what: str, runs: list[Run]) -> None:
@@ -207,12 +192,7 @@ class Million(NamedTuple):
 
 def a_million(num_arms: int, budget: int) -> Million:
     r"""In a process of its own, for its memory."""
-    bandit = generated(num_arms, 8, 0.1, 0, torch.float32)
-    optimizer = BBKB(
-        bandit.arms, covar_module=rbf(SQUARED_WIDTH, torch.float32), noise_var=0.05, norm_bound=2.0,
-        noise_bound=0.1, oversampling=2.0, seed=0,
-    )  # fmt: skip
-    run = play(optimizer, bandit, budget, 0)
+    run = play_in_float32(num_arms, budget)
     memory, m = peak_memory(), int(run.dictionary[-1])
     Z, square = torch.randn(num_arms // 10, m), torch.randn(m, m)
     times = []

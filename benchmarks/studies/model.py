@@ -8,12 +8,9 @@ minutes, on a machine that is idle.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import gpytorch
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP, SingleTaskVariationalGP
@@ -24,7 +21,8 @@ from gpytorch.kernels import InducingPointKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood, VariationalELBO
 from torch import Tensor
 
-from benchmarks.machine import in_a_process, peak_memory
+from benchmarks.machine import best_of, in_a_process, peak_memory, stopwatch
+from benchmarks.peers.sparse import evidence
 from benchmarks.report import Options, Report
 from botorch_bkb import DTCGP, RidgeLeverageSampling
 
@@ -144,33 +142,9 @@ def objective(name: str, p: Problem):
     return ExactMarginalLogLikelihood(model.likelihood, model).train()
 
 
-def evidence(name: str):
-    r"""BoTorch's settings, but for SGPR: they would have it factorise an ``n x n`` matrix."""
-    return gpytorch.settings.fast_computations(False, log_prob=name == SGPR, solves=False)
-
-
 def step(name: str, mll) -> None:
-    with evidence(name):
+    with evidence(low_rank=name == SGPR):
         get_loss_closure_with_grads(mll, parameters=dict(mll.named_parameters()))()
-
-
-def stopwatch(function: Callable) -> float:
-    before = time.perf_counter()
-    function()
-    return time.perf_counter() - before
-
-
-def best_of(cases: dict[tuple, Callable], repeats: int, budget: float) -> Times:
-    r"""Least seconds of each case; they take turns of 20 ms or one call."""
-    best, spent = dict.fromkeys(cases, math.inf), dict.fromkeys(cases, 0.0)
-    for _ in range(repeats):
-        for key, function in cases.items():
-            end = min(budget, spent[key] + 0.02)
-            while spent[key] <= end:
-                seconds = stopwatch(function)
-                best[key] = min(best[key], seconds)
-                spent[key] += seconds
-    return best
 
 
 @torch.no_grad()
@@ -224,7 +198,7 @@ def time_fits(problems: list[Problem], limit: float) -> Times:
     for name, p in [(m, p) for p in problems for m in MODELS if possible(FIT, m, p.n)]:
         mll = objective(name, p)
         stop = {} if name == OURS else {"optimizer_kwargs": {"timeout_sec": limit}}
-        with evidence(name):
+        with evidence(low_rank=name == SGPR):
             seconds = stopwatch(partial(fit_gpytorch_mll, mll, **stop))
         times[FIT, name, p.n] = math.inf if stop and seconds >= limit else seconds
     return times
