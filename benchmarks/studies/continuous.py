@@ -52,8 +52,11 @@ def record(runs: dict[Case, Run], report: Report) -> None:
             "seconds": [r.seconds[-1] for r in some],
             "cells": [r.cells for r in some],
         }
+        absent = {"seconds"} if method == "Sobol" else set()
+        if "Ada" not in method:
+            absent.add("cells")
         for figure, values in figures.items():
-            if some and np.any(values):
+            if some and figure not in absent:
                 low, median, high = map(float, np.quantile(values, [0.1, 0.5, 0.9]))
                 report.row(function, method, figure, len(some), median, low, high)
 
@@ -74,22 +77,34 @@ def claims(runs: dict[Case, Run], report: Report) -> None:
 
 def draw(runs: dict[Case, Run], report: Report) -> None:
     r"""Simple and cumulative regret and seconds against evaluations, one column a function."""
-    with report.picture("continuous", 3, len(FUNCTIONS)) as axes:
-        for (column, function), (i, method) in itertools.product(
-            enumerate(FUNCTIONS), enumerate(METHODS)
-        ):
-            some = of(runs, function=function, method=method)
-            if not some:
-                continue
-            color = f"C{i}"
-            band(axes[0, column], np.stack([r.simple for r in some]), method, color)
-            band(axes[1, column], np.stack([np.cumsum(r.regret) for r in some]), method, color)
-            if method != "Sobol":
-                seconds = np.stack([r.seconds for r in some]).clip(1e-2)
-                band(axes[2, column], seconds, method, color)
-        for column, function in enumerate(FUNCTIONS):
-            axes[0, column].set_title(function)
-            for row, label in enumerate(("simple regret", "cumulative regret", "seconds")):
-                axes[row, column].set(yscale="log", xlabel="evaluations", ylabel=label)
-                axes[row, column].grid(alpha=0.3)
-        axes[0, 0].legend(fontsize=7)
+    names = list(FUNCTIONS)
+    for number, functions in enumerate((names[:3], names[3:]), 1):
+        with report.picture(f"continuous_{number}", 3, 3, figsize=(12, 10)) as axes:
+            for column, function in enumerate(functions):
+                draw_function(axes[:, column], runs, function)
+            methods = [label for label in METHODS if label != ELSEWHERE]
+            lines = [axes[0, 0].plot([], [], color=color(m), label=m)[0] for m in methods]
+            axes[0, 0].figure.legend(handles=lines, loc="outside upper center", ncols=5)
+
+
+def color(method: str) -> str:
+    return f"C{list(METHODS).index(method)}"
+
+
+def draw_function(axes: np.ndarray, runs: dict[Case, Run], function: str) -> None:
+    r"""One column; what is below a ten-thousandth counts as that."""
+    for method in METHODS:
+        some = of(runs, function=function, method=method)
+        if not some:
+            continue
+        curves = [
+            np.stack([r.simple for r in some]).clip(1e-4),
+            np.stack([np.cumsum(r.regret) for r in some]).clip(1e-2),
+            np.stack([r.seconds for r in some]).clip(1e-2),
+        ]
+        for ax, values in zip(axes, curves[: 2 if method == "Sobol" else 3], strict=False):
+            band(ax, values, method, color(method))
+    axes[0].set_title(function)
+    for ax, label in zip(axes, ("simple regret", "cumulative regret", "seconds"), strict=True):
+        ax.set(yscale="log", xlabel="evaluations", ylabel=label)
+        ax.grid(alpha=0.3)
