@@ -76,10 +76,10 @@ class Curves:
             if figure in figures and math.isfinite(slope):
                 self.report.row(part, what, "", f"slope of {figure}", slope)
 
-    def draw(self, ax: Any, part: str, figure: str) -> None:
-        r"""All curves of a part with this figure, their slopes in the legend."""
+    def draw(self, ax: Any, part: str, figure: str, only: tuple[str, ...] = ()) -> None:
+        r"""All or some curves of a part with this figure, their slopes in the legend."""
         for key, curve in self._curves.items():
-            if (key[0], key[2]) != (part, figure):
+            if (key[0], key[2]) != (part, figure) or (only and key[1] not in only):
                 continue
             slope, color = self.slope(*key), COLORS[len(ax.lines) % len(COLORS)]
             label = key[1] + (f" ({slope:.2f})" if math.isfinite(slope) else "")

@@ -129,6 +129,7 @@ def run(options: Options, report: Report) -> None:
         part(curves, sizes)
     curves.record_slopes(SECONDS, MILLISECONDS, MICROSECONDS, MEMORY)
     draw(curves, sizes)
+    draw_step(curves)
 
 
 def box(curves: Curves, sizes: Sizes) -> None:
@@ -310,3 +311,14 @@ def draw(curves: Curves, sizes: Sizes) -> None:
             ax.legend(**LEGEND)
         for ax, ticks in ((axes[1, 0], sizes.dictionaries), (axes[1, 1], sizes.dims)):
             ax.set_xticks(ticks, map(str, ticks))
+
+
+def draw_step(curves: Curves) -> None:
+    r"""A step over a box, for those in a hurry."""
+    with curves.report.picture("scaling_step", 1, 1, figsize=(7, 4)) as axes:
+        ax = axes[0, 0]
+        curves.draw(ax, "box", SECONDS, ("BBKB", QLOGNEI, "SingleTaskGP + UCB", AX))
+        ax.set(xscale="log", yscale="log", xlabel="observations", ylabel=SECONDS)
+        ax.set_title("A step over a box of four dimensions, fits shared out (slopes)")
+        ax.grid(alpha=0.3)
+        ax.legend()
