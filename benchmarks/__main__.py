@@ -11,7 +11,7 @@ from types import ModuleType
 from benchmarks.report import Options, Report
 
 STUDIES = (
-    "variance", "bbkb", "adabkb", "compressed", "scaling", "trade-off",
+    "variance", "bbkb", "adabkb", "compressed", "scaling", "trade-off", "realistic",
     "model", "arms", "continuous", "service",
 )  # fmt: skip
 
