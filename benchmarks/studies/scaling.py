@@ -17,7 +17,7 @@ Slopes are those of least squares lines through the logarithms. The parts:
 
 In all but the first, kernel and noise are given and the information width is used. Memory is what a
 run adds to the peak of a process of its own, after a short run. As many threads as torch takes,
-which are printed. About 40 minutes, on a machine that is idle.
+which are printed. Half an hour, on a machine that is idle.
 """
 
 from __future__ import annotations
