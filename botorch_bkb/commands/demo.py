@@ -95,7 +95,8 @@ def demo(options: argparse.Namespace) -> None:
 
     print(f"Hartmann6 over its box, {options.evaluations} noisy evaluations:")
     start = time.perf_counter()
-    box = run(BBKB(bounds=f.bounds.clone(), seed=options.seed), observe, options.evaluations)
+    cube = torch.tensor([[0.0] * 6, [1.0] * 6], dtype=torch.float64)
+    box = run(BBKB(bounds=cube, seed=options.seed), observe, options.evaluations)
     took = time.perf_counter() - start
     regrets = {
         "BBKB, table": table.regret(bandit.X),
