@@ -5,8 +5,8 @@ exact posterior, of DTC, of the subset of regressors (SoR) and of random Fourier
 many features as dictionary points), as the dictionary grows. Then along runs of BKB on the unit
 interval and cube, kernel and noise given: the worst ratio of DTC's variance to the exact one over
 all arms (Theorem 1 has it between ``1 / alpha`` and ``alpha``, here with ``epsilon = 1/2`` and so
-``alpha = 3``), and the size of the dictionary beside the effective dimension. Ten minutes with two
-processes.
+``alpha = 3``), and the size of the dictionary beside the effective dimension. Three minutes with
+two processes.
 """
 
 from __future__ import annotations
