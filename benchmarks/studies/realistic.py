@@ -175,9 +175,7 @@ def with_bbkb(asynchronous: bool) -> Method:
             callbacks=[StopAfter(case.limit), AtMarks(trail)],
             progress=False,
         )
-        columns = (result.history[name] for name in ("asking", "telling", "waiting"))
-        batches = set(zip(*columns, strict=True))  # which stand in each of their rows
-        own = sum(asking + telling for asking, telling, _ in batches)
+        own = float(result.spent()[-1])
         return End(result.Y.tolist(), own, SPACE.decode(result.optimizer.best().X))
 
     return tune

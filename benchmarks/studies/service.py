@@ -10,7 +10,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
@@ -65,12 +64,9 @@ class Clock(Callback):
 def overhead(result: Result, since: int, seconds: float) -> float:
     r"""Milliseconds an evaluation, of those after the first ``since``."""
     done = len(result.Y) - since
-    batches = {}  # the seconds of a batch stand in each of its rows
-    for i in range(since, len(result.Y)):
-        batches[result.history["batch"][i]] = sum(
-            result.history[name][i] for name in ("asking", "telling", "waiting")
-        )
-    return 1e3 * (seconds - sum(batches.values())) / done
+    spent = result.spent("asking", "telling", "waiting")
+    before = float(spent[since - 1]) if since else 0.0
+    return 1e3 * (seconds - float(spent[-1]) + before) / done
 
 
 def journals(report: Report, sizes: tuple[int, ...], folder: Path) -> None:
@@ -89,13 +85,13 @@ def journals(report: Report, sizes: tuple[int, ...], folder: Path) -> None:
         steps = min(n, 500)
         clock.start = 0.0
         result = resume(path, objective, optimizer=one_by_one, budget=n + steps, **quiet)
-        history = result.history
         single.append(overhead(result, n, clock.seconds))
-        own = [history["asking"][i] + history["telling"][i] for i in range(n, n + steps)]
+        spent = result.spent()
+        own = float(spent[-1] - spent[n - 1]) / steps
         for what, unit, figure in (
             ("overhead in batches", "ms an evaluation", batched[-1]),
             ("overhead one by one", "ms an evaluation", single[-1]),
-            ("optimizer one by one", "ms an evaluation", 1e3 * float(np.mean(own))),
+            ("optimizer one by one", "ms an evaluation", 1e3 * own),
             ("opening", "s", opened[-1]),
             ("size", "MB", path.stat().st_size / 1e6),
         ):

@@ -59,6 +59,28 @@ class Result:
         r"""Points of which nothing came."""
         return len(self.failures)
 
+    def spent(self, *what: str) -> Tensor:
+        r"""Seconds so far, after each result.
+
+        Args:
+            what: Columns of the history: ``"asking"``, ``"telling"``, ``"waiting"``; the first
+                two, the optimizer's own, if there are none.
+
+        Returns:
+            ``n`` seconds, nondecreasing; those of a batch, which stand in each of its rows, count
+            once.
+        """
+        kinds = ("asking", "telling", "waiting")
+        columns = (self.history[name] for name in kinds)
+        chosen = [kinds.index(name) for name in what or kinds[:2]]
+        total, totals, counted = 0.0, [], set()
+        for seconds in zip(*columns, strict=True):
+            if seconds not in counted and None not in seconds:
+                counted.add(seconds)
+                total += sum(seconds[i] for i in chosen)
+            totals.append(total)
+        return torch.tensor(totals, dtype=torch.float64)
+
     def to_csv(self, path: str | Path) -> None:
         r"""The history, and the coordinates ``x0 .. x{d-1}``."""
         write_csv(path, {**self.history, **coordinates(self.X)})

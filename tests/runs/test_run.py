@@ -85,6 +85,23 @@ def test_history_has_plain_columns_of_equal_length(tmp_path):
     assert result.to_pandas()["x0"].tolist() == result.X[:, 0].tolist()
 
 
+def test_seconds_of_a_batch_count_once():
+    result = run(bbkb(), value, 30, progress=False)
+    batches = {row[0]: row[1:] for row in zip(
+        *(result.history[name] for name in ("batch", "asking", "telling", "waiting")), strict=True
+    )}  # fmt: skip
+    assert 1 < len(batches) < 30
+    own = [asking + telling for asking, telling, _ in batches.values()]
+    spent = result.spent()
+    assert spent.shape == (30,) and (spent.diff() >= 0).all()
+    assert spent.unique().tolist() == pytest.approx(
+        torch.tensor(own, dtype=torch.float64).cumsum(0).tolist()
+    )
+    waited = result.spent("waiting")[-1]
+    assert waited == pytest.approx(sum(row[2] for row in batches.values()))
+    assert result.spent("asking", "telling", "waiting")[-1] == pytest.approx(spent[-1] + waited)
+
+
 def test_rewards_with_variances():
     result = run(BBKB(ARMS, seed=0), lambda X: (value(X), torch.full((len(X),), 0.04)), 20)
     assert len(result.Y) == 20 and result.optimizer.noise_is_known
