@@ -15,9 +15,9 @@ Slopes are those of least squares lines through the logarithms. The parts:
 - ``dimension``: a step over the unit cube after 1,000 observations, and a pull among 10,000 arms in
   it. Length-scale ``sqrt(d) / 2`` and noise of variance 1 keep the dictionary small.
 
-In all but the first, kernel and noise are given and the information width is used. Memory is what a
-run adds to the peak of a process of its own, after a short run. As many threads as torch takes,
-which are printed. Half an hour, on a machine that is idle.
+In all but the first, kernel and noise are given, the oversampling is 2 and the information width is
+used. Memory is what a run adds to the peak of a process of its own, after a short run. As many
+threads as torch takes, which are printed. Half an hour, on a machine that is idle.
 """
 
 from __future__ import annotations
