@@ -8,7 +8,7 @@ linger in the coordinates until the room is used up; then the table is rebuilt, 
 the drift of rounding errors.
 
 Reference:
-    Calandriello et al.: Scaling parallel Gaussian process optimization with adaptive batching
+    Calandriello et al.: Near-linear time Gaussian process optimization with adaptive batching
     and resparsification. ICML 2020.
 """
 

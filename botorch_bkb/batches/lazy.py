@@ -4,7 +4,7 @@ Inside a batch the means stay and variances only fall, so an upper bound compute
 still an upper bound: an arm is examined again only when it comes to the top.
 
 Reference:
-    Calandriello et al.: Scaling parallel Gaussian process optimization with adaptive batching
+    Calandriello et al.: Near-linear time Gaussian process optimization with adaptive batching
     and resparsification. ICML 2020.
 """
 

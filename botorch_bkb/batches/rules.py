@@ -4,7 +4,7 @@ Scores are ``tau_fb(x) = var(x) / lambda`` under the model at the start of the b
 says what a pick spends of the batch's limit, and how often a pick is repeated.
 
 References:
-    Calandriello et al.: Scaling parallel Gaussian process optimization with adaptive batching
+    Calandriello et al.: Near-linear time Gaussian process optimization with adaptive batching
     and resparsification. ICML 2020. (The sum; Lemma 4 is why it is the right measure.)
 
     Desautels, Krause, Burdick: Parallelizing exploration-exploitation tradeoffs in Gaussian
