@@ -6,6 +6,7 @@ Every function draws on the axes it is given, or on new ones, and returns them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -102,6 +103,31 @@ def _columns(history: History, *names: str) -> list[Sequence[Any]]:
             "its history, or what read_journal returns."
         )
     return [table[name] for name in names]
+
+
+def plot_rewards(history: History, ax: Axes | None = None) -> Axes:
+    r"""Rewards, and the best so far, against evaluations.
+
+    Args:
+        history: A :class:`~botorch_bkb.Result`, or its history.
+        ax: Axes; by default new ones.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> from botorch_bkb.plotting import plot_rewards
+        >>> ax = plot_rewards({"t": [0, 1, 2], "reward": [0.3, 0.1, 0.5]})
+        >>> ax.lines[1].get_ydata().tolist()
+        [0.3, 0.3, 0.5]
+    """
+    ax = _axes(ax)
+    t, rewards = _columns(history, "t", "reward")
+    ax.plot(t, rewards, ".", markersize=3, alpha=0.5, label="reward")
+    ax.plot(t, list(accumulate(rewards, max)), label="best so far")
+    ax.set(xlabel="evaluations", ylabel="reward")
+    ax.legend()
+    return ax
 
 
 def plot_dictionary(history: History, ax: Axes | None = None) -> Axes:

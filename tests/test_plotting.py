@@ -15,6 +15,7 @@ from botorch_bkb.plotting import (
     plot_calibration,
     plot_dictionary,
     plot_regret,
+    plot_rewards,
     plot_tree,
 )
 
@@ -61,7 +62,7 @@ def test_regret_of_another_shape_is_refused(ax):
         plot_regret(torch.ones(2, 2, 2), ax)
 
 
-def test_dictionary_and_batches_come_from_a_run_or_its_history(ax):
+def test_dictionary_batches_and_rewards_come_from_a_run_or_its_history(ax):
     result = played(BBKB(bounds=BOX, seed=0))
     for history in (result, result.history):
         ax.clear()
@@ -71,6 +72,10 @@ def test_dictionary_and_batches_come_from_a_run_or_its_history(ax):
         plot_batches(history, ax)
         sizes = ax.collections[0].get_offsets()[:, 1]
         assert sizes.sum() == len(result.Y)
+        ax.clear()
+        plot_rewards(history, ax)
+        assert list(ax.lines[0].get_ydata()) == result.Y.tolist()
+        assert list(ax.lines[1].get_ydata()) == result.history["best"]
     with pytest.raises(InputDataError, match="no column 'dictionary', only t"):
         plot_dictionary({"t": [1]}, ax)
 

@@ -11,6 +11,7 @@ from botorch.test_functions import Hartmann
 from torch import Tensor
 
 from botorch_bkb import BBKB, GPUCB, Result, run
+from botorch_bkb.commands.picture import picture
 
 #: Pulls of exact GP-UCB; what more would cost is extrapolated.
 FEW = 100
@@ -110,28 +111,20 @@ def demo(options: argparse.Namespace) -> None:
         f"second half of these {FEW}; drawing an arm at random costs {uniform['BBKB, table']:.2f} "
         "each."
     )
-    draw(options.picture, bandit, regrets, uniform)
+    try:
+        draw(options.picture, bandit, regrets, uniform)
+    except ImportError as error:
+        print(error)
 
 
 def draw(path: Path, bandit: Result, regrets: dict[str, Tensor], uniform: dict[str, float]) -> None:
     r"""Regret of both problems, and the batches over the table."""
-    try:
-        import matplotlib
+    with picture(path) as axes:
+        from botorch_bkb.plotting import plot_batches, plot_regret
 
-        matplotlib.use("Agg")
-        from matplotlib import pyplot as plt
-    except ImportError:
-        print("For a picture: pip install 'botorch-bkb[plotting]'")
-        return
-    from botorch_bkb.plotting import plot_batches, plot_regret
-
-    figure, axes = plt.subplots(1, 3, figsize=(14, 3.8), layout="constrained")
-    first, exact, box = regrets
-    plot_regret(regrets[first], axes[0], label=first, uniform=uniform[first])
-    plot_regret(regrets[exact], axes[0], label=exact)
-    axes[0].set(xscale="log", yscale="log")
-    plot_batches(bandit, axes[1])
-    plot_regret(regrets[box], axes[2], label=box, uniform=uniform[box])
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
-    print(f"Picture: {path.resolve()}")
+        first, exact, box = regrets
+        plot_regret(regrets[first], axes[0], label=first, uniform=uniform[first])
+        plot_regret(regrets[exact], axes[0], label=exact)
+        axes[0].set(xscale="log", yscale="log")
+        plot_batches(bandit, axes[1])
+        plot_regret(regrets[box], axes[2], label=box, uniform=uniform[box])

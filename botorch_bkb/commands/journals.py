@@ -9,12 +9,12 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from botorch.exceptions.errors import BotorchError
 
+from botorch_bkb.commands.picture import picture
 from botorch_bkb.journal import Journal, JournalError, recover
 from botorch_bkb.journal.settings import constructed
 from botorch_bkb.runs import resume
@@ -95,7 +95,6 @@ def _show(options: argparse.Namespace) -> None:
         print("", *last_rows(table, options.rows), sep="\n")
     if options.plot:
         draw(table, options.plot)
-        print(f"drawn to {options.plot}")
 
 
 def summary(settings: dict[str, Any], past: Past) -> list[str]:
@@ -169,32 +168,11 @@ def _short(value: Any) -> str:
 
 
 def draw(table: Table, path: Path) -> None:
-    r"""Rewards, dictionary and seconds against the number of points."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError("--plot needs matplotlib: pip install 'botorch-bkb[plotting]'") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    r"""Rewards, dictionary and batches against the number of points."""
+    with picture(path) as axes:
+        from botorch_bkb.plotting import plot_batches, plot_dictionary, plot_rewards
 
-    done = [i for i, status in enumerate(table["status"]) if status == "done"]
-    t = [table["t"][i] + 1 for i in done]
-    rewards = [table["reward"][i] for i in done]
-    best = list(accumulate(rewards, max))
-    figure, axes = plt.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
-    axes[0].plot(t, rewards, ".", markersize=3, alpha=0.5, label="reward")
-    axes[0].plot(t, best, label="best so far")
-    axes[0].set_ylabel("reward")
-    axes[0].legend()
-    for axis, names in ((axes[1], ("dictionary", "dimension")), (axes[2], ("asking", "telling"))):
-        for name in names:
-            label = {"dimension": "effective dimension"}.get(name, name)
-            axis.plot(t, [table[name][i] for i in done], label=label)
-        axis.legend()
-    axes[1].set_ylabel("points")
-    axes[2].set_ylabel("seconds of the batch")
-    for axis in axes:
-        axis.set_xlabel("points evaluated")
-        axis.grid(alpha=0.3)
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
+        done = [i for i, status in enumerate(table["status"]) if status == "done"]
+        history = {name: [column[i] for i in done] for name, column in table.items()}
+        for plot, ax in zip((plot_rewards, plot_dictionary, plot_batches), axes, strict=True):
+            plot(history, ax)

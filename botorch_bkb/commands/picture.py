@@ -1,0 +1,29 @@
+r"""A picture in a file, without a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def picture(path: Path) -> Iterator[Any]:
+    r"""Three axes side by side, which are saved in the end."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError(
+            "Pictures need matplotlib: pip install 'botorch-bkb[plotting]'"
+        ) from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 3, figsize=(14, 3.8), layout="constrained")
+    yield axes
+    for ax in axes:
+        ax.grid(alpha=0.3)
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+    print(f"picture    {path.resolve()}")
