@@ -2,8 +2,11 @@ r"""Checks of what users hand in: expected, got, remedy."""
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from botorch.exceptions.warnings import InputDataWarning
 from torch import Tensor
 
 
@@ -15,6 +18,18 @@ def check_finite(name: str, value: Tensor) -> None:
         raise InputDataError(
             f"{name} must be finite, got {value[first].item()} at {first} and "
             f"{int(bad.sum())} such values in all: drop or impute these rows."
+        )
+
+
+def warn_of_single_precision(name: str, value: Tensor, stacklevel: int) -> None:
+    r"""Warn as BoTorch does where ``value`` is not float64."""
+    if value.dtype != torch.float64:
+        warnings.warn(
+            f"{name} are of type {value.dtype}. Double precision is recommended, as everywhere in "
+            "BoTorch: rounding makes posterior variances too large. Convert with .double(), or "
+            "ignore this where memory or a GPU asks for it; all m x m algebra is float64 anyway.",
+            InputDataWarning,
+            stacklevel=stacklevel + 1,
         )
 
 

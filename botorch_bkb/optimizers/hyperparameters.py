@@ -77,6 +77,11 @@ class Tuning:
                 f"noise_var must be positive and finite, got {noise_var}: use a small value such "
                 "as 1e-6 times the variance of the rewards where there is no noise."
             )
+        if covar_module is not None and not isinstance(covar_module, Kernel):
+            raise InputDataError(
+                f"covar_module must be a gpytorch kernel or None, got {covar_module!r}: pass for "
+                "instance gpytorch.kernels.RBFKernel()."
+            )
         missing = covar_module is None or noise_var is None
         #: Whether rewards are standardised: where anything about them is unknown.
         self.standardise = missing or bool(refit)

@@ -9,12 +9,14 @@ arms. The state is one frozen value that is replaced at the very end; the table 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NoReturn
 
 import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.exceptions.warnings import InputDataWarning
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -48,7 +50,12 @@ from botorch_bkb.optimizers.suggestion import (
 )
 from botorch_bkb.optimizers.tables import Tables
 from botorch_bkb.optimizers.width import Theorem, Width, Widths, as_width, doubles_norm
-from botorch_bkb.validation import check_between, check_max_size, check_positive_integer
+from botorch_bkb.validation import (
+    check_between,
+    check_max_size,
+    check_positive_integer,
+    warn_of_single_precision,
+)
 
 #: Of saved states.
 VERSION = 3
@@ -142,6 +149,13 @@ class Optimizer(RemembersArguments):
 
     #: Whether the dictionary is everything observed.
     exact: ClassVar[bool] = False
+    instead: ClassVar[dict[str, str]] = {
+        "minimize": "rewards are maximised, negate them to minimise.",
+        "maximize": "rewards are maximised, negate them to minimise.",
+        "kernel": "it is called covar_module, as in BoTorch.",
+        "noise": "it is called noise_var, the variance of a reward.",
+        "beta": "it is called width, a number of standard deviations.",
+    }
     default_acquisition: ClassVar[str] = "ucb"
     default_batch_rule: ClassVar[str] = "one"
     theorem: ClassVar[Theorem] = "bkb"
@@ -183,6 +197,7 @@ class Optimizer(RemembersArguments):
         box: dict[str, Any] = {"num_initial": num_initial, "discrete_dims": discrete_dims}
         box["options"] = acquisition_options
         self.domain = self._make_domain(arms, bounds, box)
+        warn_of_single_precision("Inputs", self.domain.extent, stacklevel=2)
         self.delta = delta
         rule = as_batch_rule(batch_rule or self.default_batch_rule, batch_threshold)
         acquisition = acquisition or self.default_acquisition
@@ -248,7 +263,22 @@ class Optimizer(RemembersArguments):
                 "num_initial, discrete_dims and acquisition_options go with bounds, not arms."
             )
         assert arms is not None
-        return Arms(arms)
+        domain = Arms(arms)
+        if domain.num_arms == 2:
+            warnings.warn(
+                "There are two arms. If they are the corners of a box, pass them as bounds.",
+                InputDataWarning,
+                stacklevel=3,
+            )
+        return domain
+
+    def __repr__(self) -> str:
+        r"""What it optimises, and how far it is."""
+        where = f"{self.domain.num_arms:,} arms in" if self.domain.num_arms else "a box of"
+        return (
+            f"<{type(self).__name__} over {where} {self.domain.dim} dimensions, "
+            f"{self.num_observations:,} observations, {len(self._state.pending):,} pending>"
+        )
 
     # ------------------------------------------------------------------ ask
 

@@ -46,7 +46,8 @@ def check_arms(arms: Any) -> None:
     if not isinstance(arms, Tensor) or arms.dim() != 2 or 0 in arms.shape:
         got = f"shape {tuple(arms.shape)}" if isinstance(arms, Tensor) else type(arms).__name__
         raise BotorchTensorDimensionError(
-            f"arms must be an A x d tensor with at least one row and one column, got {got}."
+            f"arms must be an A x d tensor with at least one row and one column, got {got}: "
+            "convert with torch.as_tensor(arms), numbers in a row with arms.unsqueeze(-1)."
         )
     if not arms.is_floating_point():
         raise InputDataError(

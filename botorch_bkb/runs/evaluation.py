@@ -119,7 +119,12 @@ class InOneCall(Evaluator):
         columns = value if isinstance(value, tuple) and value else (value,)
         flat = []
         for column in columns:
-            tensor = torch.as_tensor(column).detach().cpu().reshape(-1)
+            try:
+                tensor = torch.as_tensor(column).detach().cpu().reshape(-1)
+            except (TypeError, ValueError, RuntimeError) as error:
+                raise ValueError(
+                    f"the objective returned {column!r}, not {n} numbers ({error})"
+                ) from None
             if len(tensor) != n:
                 raise ValueError(
                     f"the objective returned {len(tensor)} values for {n} points: it is called "

@@ -62,8 +62,8 @@ class AdaBKB(BKB):
 
     def __init__(
         self,
-        *,
         bounds: Tensor,
+        *,
         num_children: int = 3,
         max_depth: int | None = None,
         radius: str | tuple[float, float] | Radius = "kernel",

@@ -28,9 +28,10 @@ from botorch_bkb.validation import check_finite, check_positive_integer
 def check_bounds(bounds: Any) -> None:
     r"""Raise unless ``bounds`` is a finite ``2 x d`` tensor, lower below upper."""
     if not isinstance(bounds, Tensor) or bounds.dim() != 2 or bounds.shape[0] != 2:
-        got = f"shape {tuple(bounds.shape)}" if isinstance(bounds, Tensor) else type(bounds)
+        got = f"shape {tuple(bounds.shape)}" if isinstance(bounds, Tensor) else repr(bounds)[:80]
         raise BotorchTensorDimensionError(
-            f"bounds must be a 2 x d tensor, lower bounds above upper ones, got {got}."
+            f"bounds must be a 2 x d tensor, the lower ends in its first row, got {got}: of pairs "
+            "(lower, upper) make it with torch.tensor(pairs, dtype=torch.float64).T."
         )
     if bounds.shape[1] == 0 or not bounds.is_floating_point():
         raise InputDataError(
@@ -42,7 +43,8 @@ def check_bounds(bounds: Any) -> None:
         bad = int(torch.nonzero(bounds[0] >= bounds[1])[0])
         raise InputDataError(
             f"Lower bounds must be below upper ones, got {bounds[0, bad].item()} and "
-            f"{bounds[1, bad].item()} in column {bad}: leave out inputs that do not vary."
+            f"{bounds[1, bad].item()} in column {bad}: swap them, or leave out "
+            "inputs that do not vary."
         )
 
 
