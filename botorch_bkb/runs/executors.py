@@ -21,6 +21,14 @@ from botorch_bkb.runs.points import Point
 class _Running:
     point: Point
     since: float = field(default_factory=time.perf_counter)
+    until: float | None = None  #: it was done, perhaps before anybody looked
+
+    def done(self, future: Future) -> None:
+        self.until = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return (self.until or time.perf_counter()) - self.since
 
 
 class OnExecutor(Evaluator):
@@ -82,7 +90,8 @@ class OnExecutor(Evaluator):
     def _start(self) -> None:
         # Points that may have killed a worker are tried alone.
         most = 1 if self._suspects else self._able
-        while self._waiting and len(self._running) < most and self._lost is None:
+        under_way = sum(not future.done() for future in self._running)
+        while self._waiting and under_way < most and self._lost is None:
             point = self._waiting[0]
             argument = point.arm if self.by_index else point.x.tolist()
             dtype = None if self.by_index else str(point.x.dtype).removeprefix("torch.")
@@ -94,8 +103,10 @@ class OnExecutor(Evaluator):
                 self._replace_executor(error)
                 continue
             self._is_new = False
-            self._running[future] = _Running(point)
+            self._running[future] = running = _Running(point)
+            future.add_done_callback(running.done)
             self._waiting.popleft()
+            under_way += 1
 
     def collect(self) -> list[Answer]:
         r"""Wait for the first results."""
@@ -128,7 +139,7 @@ class OnExecutor(Evaluator):
 
     def _answered(self, running: _Running, value: Any) -> Answer:
         self._suspects.discard(running.point.number)
-        return answer_of(running.point, value, time.perf_counter() - running.since)
+        return answer_of(running.point, value, running.seconds)
 
     def _after_a_death(self, broken: list[tuple[_Running, BrokenExecutor]]) -> list[Answer]:
         r"""A worker has died, and all points under way with it: a single one is to blame."""

@@ -23,6 +23,8 @@ logger = logging.getLogger("botorch_bkb")
 
 #: Snapshots come after so many seconds of asking and telling, and cost a twentieth of them at most.
 SNAPSHOT_SECONDS, SNAPSHOT_SHARE = 1.0, 0.05
+#: Points of a batch are handed to workers while the next ones are chosen, so many seconds' worth.
+PIECE_SECONDS = 0.05
 #: Failures in a row, and rounds of them, after which something is wrong with the objective.
 MOST_FAILURES, MOST_ROUNDS = 100, 5
 #: The same if nothing has ever succeeded.
@@ -40,6 +42,7 @@ class Past:
         measurements: What was measured after each event.
         attempts: How often points without an outcome have failed.
         next_number: The number of the next point.
+        batch_is_whole: Whether all points of the present batch were asked.
     """
 
     points: dict[int, Point] = field(default_factory=dict)
@@ -48,6 +51,7 @@ class Past:
     measurements: dict[int, Measurement] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     next_number: int = 0
+    batch_is_whole: bool = False
 
     @property
     def open(self) -> list[Point]:
@@ -107,6 +111,7 @@ class Loop:
         self._tells = len({*self.past.told.values()})
         self._events = journal.last_event if journal else self._tells
         self._ready = self.past.ready
+        self._piece = evaluator.free  # points asked for at a time; None for all of a batch
         self._asking = self._waiting = 0.0
         self._unsaved, self._snapshot_cost = 0.0, 0.0
 
@@ -179,16 +184,22 @@ class Loop:
     # ------------------------------------------------------------------ asking
 
     def _ask(self) -> None:
-        left, free = self.budget - self.num_asked, self.evaluator.free
-        if not self._goes_on:
+        if self.asynchronous:
+            free = self.evaluator.free
+            if free and self._goes_on:
+                self._ask_for(min(free, self.budget - self.num_asked))
             return
-        if not self.asynchronous:
-            if self.evaluator.busy:
-                return
-            free = None
-        if free == 0:
-            return
-        requested = left if free is None else min(left, free)
+        if not self.evaluator.busy:
+            self.past.batch_is_whole = False
+        while self._goes_on and not self.past.batch_is_whole:
+            # The picks are the same as if all were asked for at once.
+            left = self.budget - self.num_asked
+            seconds = self._ask_for(min(left, self._piece or left))
+            if self._piece and seconds < PIECE_SECONDS:
+                self._piece *= 2
+
+    def _ask_for(self, requested: int) -> float:
+        r"""Ask for some points and have them evaluated; returns the seconds of asking."""
         with shielded():
             start = time.perf_counter()
             try:
@@ -198,8 +209,9 @@ class Loop:
                 points = []
             except ConvergedError as error:
                 self.stop(f"converged: {error}")
-                return
-            self._asking += time.perf_counter() - start
+                return 0.0
+            seconds = time.perf_counter() - start
+            self._asking += seconds
             self._suggested(requested, points)
         if not (points or self.evaluator.busy):
             self.stop("the optimizer waits for results of points that are not under way")
@@ -207,6 +219,7 @@ class Loop:
             callback.on_ask(self, points)
         if not self.stopped:
             self.evaluator.submit([point for point in points if point.id != -1])
+        return seconds
 
     def _suggested(self, requested: int, points: list[Point]) -> None:
         if self.journal is not None:
@@ -216,6 +229,7 @@ class Loop:
         self.past.next_number += len(points)
         self.num_asked += len(points)
         self.num_done += sum(point.id == -1 for point in points)
+        self.past.batch_is_whole = ends_batch(requested, points)
 
     # ------------------------------------------------------------------ results
 
@@ -292,6 +306,7 @@ class Loop:
         tell(optimizer, [(past.points[number], as_reward(past.outcomes[number])) for number in due])
         telling = time.perf_counter() - start
         past.told |= dict.fromkeys(due, self._events)
+        past.batch_is_whole = False
         self._tells += 1
         measurement = Measurement(
             self._events,
@@ -315,6 +330,14 @@ class Loop:
         start = time.perf_counter()
         self.journal.snapshot(self.optimizer.state_dict())
         self._snapshot_cost, self._unsaved = time.perf_counter() - start, 0.0
+
+
+def ends_batch(requested: int, points: Sequence[Point]) -> bool:
+    r"""Whether a batch has no more points than these, of which ``requested`` were asked for.
+
+    A point that is skipped ends it, and so does beginning with points somebody asked for before.
+    """
+    return len(points) < requested or not requested or points[-1].id == -1
 
 
 def as_asked(point: Point) -> Asked:

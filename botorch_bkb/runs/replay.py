@@ -10,7 +10,7 @@ from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.journal import Asked, Event, Journal, JournalError
 from botorch_bkb.optimizers import BatchCompleteError, Optimizer
-from botorch_bkb.runs.loop import Past, as_reward
+from botorch_bkb.runs.loop import Past, as_reward, ends_batch
 from botorch_bkb.runs.points import UNKNOWN, Point, tell
 
 logger = logging.getLogger("botorch_bkb")
@@ -43,7 +43,11 @@ def read_past(journal: Journal, events: list[Event]) -> Past:
     numbers = [*points, *(o.suggestion for o in arrived), *attempts]
     numbers += [number for event in events for number in event.members]
     next_number = max(known_from, max(numbers, default=-1) + 1)
-    return Past(points, outcomes, told, measurements, dict(attempts), next_number)
+    last = events[-1] if events else None
+    whole = last is not None and last.kind == "ask" and ends_batch(
+        last.requested or 0, [points[number] for number in last.members if number in points]
+    )  # fmt: skip
+    return Past(points, outcomes, told, measurements, dict(attempts), next_number, whole)
 
 
 def as_points(asked: list[Asked], dtype: str) -> list[Point]:
@@ -143,6 +147,7 @@ def _restart(journal: Journal, optimizer: Optimizer, past: Past, told: set[int])
     tell(optimizer, [(past.points[n], as_reward(past.outcomes[n])) for n in rest])
     journal.restart(past.next_number, sorted(past.outcomes), optimizer.state_dict())
     past.told |= {n: journal.last_event for n in past.outcomes if n not in past.told}
+    past.batch_is_whole = True
 
 
 def _move(past: Past, optimizer: Optimizer) -> None:

@@ -10,7 +10,7 @@ from multiprocessing import get_context
 import pytest
 import torch
 
-from botorch_bkb import BBKB, GPBUCB, Callback, resume, run
+from botorch_bkb import BBKB, GPBUCB, Callback, read_journal, resume, run
 from botorch_bkb.runs.executors import num_workers
 from tests.runs.support import (
     BOUNDS,
@@ -177,3 +177,60 @@ def test_a_dask_cluster_that_loses_a_worker(tmp_path):
         executor.shutdown()
     assert len(result.Y) == 60 and result.num_failed == 0
     assert torch.equal(result.X, run(bbkb(), lambda X: (value(X), 0.01 + 0 * value(X)), 60).X)
+
+
+class Noting(ThreadPoolExecutor):
+    r"""Writes down what is submitted."""
+
+    def __init__(self, log):
+        super().__init__(2)
+        self.log = log
+
+    def submit(self, *args, **kwargs):
+        self.log.append("submit")
+        return super().submit(*args, **kwargs)
+
+
+class Asks(Callback):
+    r"""Writes down asks, and ends of batches."""
+
+    def __init__(self, log):
+        self.log = log
+
+    def on_ask(self, loop, points):
+        self.log.append("ask")
+
+    def on_batch(self, loop):
+        self.log.append("batch")
+
+
+@pytest.mark.parametrize("make", [bbkb, lambda: BBKB(bounds=BOUNDS, seed=0, num_initial=7)])
+def test_workers_begin_while_the_batch_is_chosen(make, monkeypatch):
+    monkeypatch.setattr("botorch_bkb.runs.loop.PIECE_SECONDS", 0.0)  # two points at a time
+    log = []
+    with Noting(log) as pool:
+        result = run(make(), one, 30, executor=pool, callbacks=[Asks(log)], progress=False)
+    assert torch.equal(result.X, run(make(), value, 30, progress=False).X)
+    batches = " ".join(log).split("batch")
+    assert any("ask submit submit ask submit" in batch for batch in batches)
+    assert log.count("submit") == 30
+
+
+def test_quick_picks_are_handed_over_in_few_pieces(monkeypatch):
+    monkeypatch.setattr("botorch_bkb.runs.loop.PIECE_SECONDS", 1e9)
+    log = []
+    with Noting(log) as pool:
+        optimizer = bbkb(batch_threshold=1e9)
+        run(optimizer, one, 300, executor=pool, callbacks=[Asks(log)], progress=False)
+    assert log.count("batch") == 1 and log.count("ask") == 8  # 2, 4, .. 128 and the rest
+
+
+def test_seconds_of_an_evaluation_are_its_own(tmp_path):
+    class Slowly(Callback):
+        def on_ask(self, loop, points):
+            time.sleep(0.3)  # while the first two are long done
+
+    with ThreadPoolExecutor(2) as pool:
+        optimizer = bbkb(batch_threshold=1e9)
+        run(optimizer, one, 6, executor=pool, callbacks=[Slowly()], journal=tmp_path / "run.sqlite")
+    assert max(read_journal(tmp_path / "run.sqlite")["seconds"]) < 0.25

@@ -74,6 +74,8 @@ class Recording(Executor):
 
     def submit(self, fn, /, *args, **kwargs):
         self.calls, future = self.calls + 1, Future()
+        if self.calls > 2:
+            raise BrokenExecutor("died")
         if self.calls == 2:
             future.set_exception(BrokenExecutor("died"))
         else:

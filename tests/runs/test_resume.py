@@ -24,7 +24,7 @@ from botorch_bkb import (
 )
 from botorch_bkb.journal import Journal, recover
 from botorch_bkb.runs import loop
-from tests.runs.support import ARMS, BOUNDS, bbkb, value
+from tests.runs.support import ARMS, BOUNDS, bbkb, one, value
 
 
 class Crash(Callback):
@@ -84,6 +84,29 @@ def test_a_crashed_run_goes_on_as_if_nothing_had_been(case, path, snapshots, mon
     for name in ("t", "batch", "reward", "best", "dictionary", "dimension", "width"):
         assert result.history[name] == expected.history[name]
     assert result.num_skipped == expected.num_skipped
+
+
+@pytest.mark.parametrize("make", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("after", [2, 5])
+def test_a_crash_in_the_middle_of_a_batch_changes_nothing(make, after, path, monkeypatch):
+    monkeypatch.setattr(loop, "PIECE_SECONDS", 0.0)  # two points at a time
+    optimizer = make()
+    start = optimizer.state_dict()
+    count, ask = iter(range(10**6)), optimizer.ask
+
+    def ask_until_memory_ends(n):
+        if next(count) == after:
+            raise MemoryError
+        return ask(n)
+
+    optimizer.ask = ask_until_memory_ends
+    with ThreadPoolExecutor(2) as pool:
+        with pytest.raises(MemoryError):
+            run(optimizer, one, 24, executor=pool, journal=path, progress=False)
+        result = resume(path, one, executor=pool, progress=False)
+    again = make()
+    again.load_state_dict(start)
+    assert torch.equal(result.X, run(again, value, 24, progress=False).X)
 
 
 def test_a_finished_run_has_nothing_to_do(path):
