@@ -122,8 +122,9 @@ def select_baseline(
     ``qLogNoisyExpectedImprovement`` and its kin take a joint posterior over all of
     ``X_baseline``: with 50,000 observations that is impossible, and nearly all of them have no
     chance to be the best. This picks among the distinct training inputs half of highest
-    posterior mean and, from the dictionary, half of highest ``mean + 2 sd``. A heuristic: with
-    ``max_size >= n`` it is all inputs.
+    posterior mean and, from the dictionary, half of highest ``mean + 2 sd``. With
+    ``max_size >= n`` it is all inputs. A heuristic of this package; no paper's, and nothing is
+    proved.
 
     Args:
         model: A model without batch dimension.

@@ -80,6 +80,10 @@ class ArmTable:
         >>> table.set_dictionary(torch.tensor([0, 4]))
         >>> table.mean().argmax().item()
         4
+
+    Reference:
+        The posterior of Calandriello et al., COLT 2019 (BKB, eq. 4) and ICML 2020 (BBKB, eq. 1-2),
+        through :mod:`botorch_bkb.linalg.sliding`.
     """
 
     _Z: Tensor | None  # coordinates, A x capacity, of which ``slots`` columns are in use

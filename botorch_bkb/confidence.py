@@ -10,8 +10,9 @@ theorem's width is space-filling, where a fixed width of two standard deviations
 rewards far outside the prior's scale a fixed width gets stuck where the theorem's does not.
 
 References:
-    BKB: Calandriello et al., COLT 2019. BBKB: Calandriello et al., ICML 2020. Compressed GP
-    bandits: Bedi et al., 2020, after Srinivas et al., ICML 2010.
+    BKB: Calandriello et al., COLT 2019. BBKB: Calandriello et al., ICML 2020. Exact posterior:
+    Abbasi-Yadkori, 2012; Chowdhury, Gopalan, ICML 2017. Compressed GP bandits: Bedi et al., 2020,
+    after Srinivas et al., ICML 2010.
 """
 
 from __future__ import annotations
@@ -25,13 +26,25 @@ HEURISTIC = 2.0
 def in_standard_deviations(beta: float, noise_var: float) -> float:
     r"""The papers' ``beta~`` as a multiple of the posterior standard deviation.
 
+    .. code-block:: text
+
+        beta~ sqrt(tau(x)) = (beta~ / sqrt(lambda)) sd(x),     tau(x) = var(x) / lambda
+
+    BoTorch's ``beta`` is the square of what is returned, ``beta~^2 / lambda``.
+
     Args:
         beta: ``beta~``.
         noise_var: ``lambda``, the noise variance inside the model.
 
+    Returns:
+        ``beta~ / sqrt(lambda)``.
+
     Example:
         >>> in_standard_deviations(3.0, noise_var=0.25)
         6.0
+
+    Reference:
+        The units of Theorem 2 of BKB and of BBKB, in those of BoTorch: no theorem of its own.
     """
     return beta / math.sqrt(noise_var)
 
@@ -81,9 +94,20 @@ def bkb(
 def bkb_oversampling(horizon: int, delta: float, accuracy: float = 0.5) -> float:
     r"""The least ``q̄`` for which BKB's theorems hold, ``6 alpha log(4T/delta) / eps^2``.
 
+    With ``alpha = (1+eps)/(1-eps)``. All variances are within a factor ``alpha`` of the exact ones
+    then, at all steps up to ``T`` and all arms, with probability ``1 - delta``.
+
+    Args:
+        horizon: ``T``.
+        delta: Failure probability.
+        accuracy: ``eps`` in (0, 1).
+
     Example:
         >>> round(bkb_oversampling(100, delta=0.1), 1)
         597.2
+
+    Reference:
+        Calandriello et al., COLT 2019. (BKB, Theorem 1.)
     """
     alpha = (1 + accuracy) / (1 - accuracy)
     return 6 * alpha * math.log(4 * horizon / delta) / accuracy**2
@@ -118,9 +142,17 @@ def bbkb(
 def bbkb_oversampling(horizon: int, delta: float, batch_threshold: float) -> float:
     r"""The least ``q̄`` for which BBKB's theorems hold, ``72 C~ log(4T/delta)``.
 
+    Args:
+        horizon: ``T``.
+        delta: Failure probability.
+        batch_threshold: ``C~``, at least 1.
+
     Example:
         >>> round(bbkb_oversampling(100, delta=0.1, batch_threshold=2.0), 1)
         1194.3
+
+    Reference:
+        Calandriello et al., ICML 2020. (BBKB, Theorem 2.)
     """
     return 72 * batch_threshold * math.log(4 * horizon / delta)
 
@@ -217,8 +249,8 @@ def exact(
 
         xi sqrt( log det(K_t / lambda + I) + 2 log(1/delta) ) + sqrt(lambda) F
 
-    Holds for all steps and arms at once with probability ``1 - delta``: the self-normalised bound
-    of Abbasi-Yadkori (2012), in the form Chowdhury and Gopalan (ICML 2017) use for GP-UCB.
+    Holds for all steps and arms at once with probability ``1 - delta``, for noise that is
+    sub-Gaussian with constant ``xi``.
 
     Args:
         log_determinant: ``log det(K_t / lambda + I)``, twice the information gain.
@@ -231,6 +263,13 @@ def exact(
         >>> noise = {"noise_var": 4.0, "noise_bound": 1.0}
         >>> exact(7.0, **noise, norm_bound=1.0, delta=math.exp(-1))
         5.0
+
+    Reference:
+        Abbasi-Yadkori: Online learning for linearly parametrized control problems. PhD thesis,
+        University of Alberta, 2012. (The self-normalised bound.)
+
+        Chowdhury, Gopalan: On kernelized multi-armed bandits. ICML 2017. (Theorem 2, for GP-UCB:
+        the same shape, with the maximal information gain in place of half the log-determinant.)
     """
     spread = noise_bound * math.sqrt(log_determinant + 2 * math.log(1 / delta))
     return spread + math.sqrt(noise_var) * norm_bound
@@ -245,7 +284,7 @@ def information(
     delta: float,
     batch_threshold: float = 1.0,
 ) -> float:
-    r"""The theorems' shape with their constants dropped; no guarantee.
+    r"""The theorems' shape with their constants dropped: a heuristic, no guarantee.
 
     .. code-block:: text
 
@@ -263,6 +302,9 @@ def information(
         >>> noise = {"noise_var": 1.0, "noise_bound": 1.0}
         >>> information(3.0, **noise, norm_bound=5.0, delta=math.exp(-1))
         7.0
+
+    Reference:
+        After Calandriello et al., ICML 2020 (BBKB, Theorem 2); no theorem covers it.
     """
     spread = noise_bound * math.sqrt(batch_threshold * log_sum + math.log(1 / delta))
     return spread + math.sqrt(noise_var) * norm_bound
@@ -275,7 +317,13 @@ def noise_over_time(num_observations: int, noise_bound: float, delta: float) -> 
 
         xi sqrt( 2 log(pi^2 t^2 / (3 delta)) )
 
-    for sub-Gaussian noise with constant ``xi``: a union bound over all steps.
+    for sub-Gaussian noise with constant ``xi``: a union bound over all steps, of which step ``s``
+    gets ``6 delta / (pi^2 s^2)``. No paper's; it tells when a norm bound is to be doubled.
+
+    Args:
+        num_observations: ``t``.
+        noise_bound: ``xi``.
+        delta: Failure probability.
 
     Example:
         >>> round(noise_over_time(10, 1.0, delta=0.1), 3)
@@ -290,9 +338,17 @@ def finite_set(num_arms: int, num_observations: int, delta: float) -> float:
 
     A Bayesian statement: the function is a draw from the prior.
 
+    Args:
+        num_arms: ``|X|``.
+        num_observations: ``t``.
+        delta: Failure probability.
+
     Example:
         >>> round(finite_set(1000, 10, delta=0.1), 3)
         5.35
+
+    Reference:
+        Bedi et al., 2020. (Compressed GP bandits, Theorem 3.2 i, after Srinivas et al., ICML 2010.)
     """
     t = num_observations
     return math.sqrt(2 * math.log(num_arms * t**2 * math.pi**2 / (6 * delta)))
@@ -324,6 +380,10 @@ def box(
     Example:
         >>> round(box(2, 10, delta=0.1), 3)
         6.46
+
+    Reference:
+        Bedi et al., 2020. (Compressed GP bandits, Theorem 3.2 ii, after Srinivas et al., ICML
+        2010.)
     """
     t = num_observations
     grid = t**2 * dim * slope * side * math.sqrt(math.log(4 * dim * tail / delta))

@@ -28,6 +28,12 @@ def kernel_metric(kernel: Kernel) -> Metric:
     A function of norm ``F`` in the kernel's space varies by no more than ``F d_k`` between two
     points.
 
+    Args:
+        kernel: The covariance module.
+
+    Returns:
+        A function of two ``q x d`` tensors, whose values are ``q`` distances.
+
     Example:
         >>> import torch
         >>> from gpytorch.kernels import RBFKernel
@@ -35,6 +41,9 @@ def kernel_metric(kernel: Kernel) -> Metric:
         >>> far = torch.tensor([[0.0]]), torch.tensor([[100.0]])
         >>> round(float(kernel_metric(RBFKernel())(*far)) ** 2, 6)
         2.0
+
+    Reference:
+        Rando et al., AISTATS 2022. (Ada-BKB.)
     """
 
     @torch.no_grad()
@@ -64,6 +73,9 @@ class PartitionTree:
         >>> tree = tree.split(0, tree.longest_side(0, lambda a, b: (a - b).norm(dim=-1)), 3)
         >>> tree.centres(tree.leaves).tolist()
         [[0.5, 0.5], [1.5, 0.5], [2.5, 0.5]]
+
+    Reference:
+        Rando et al., AISTATS 2022. (Ada-BKB.)
     """
 
     lower: Tensor

@@ -34,6 +34,24 @@ class Batch(ABC):
         informative: Whether each pick was informative, given the picks before it.
         added: Inputs that picks have put at the end of the table, ``1 x d`` each.
         is_design: Whether the picks are those of an initial design.
+
+    Example:
+        A batch of one's own implements ``_choose``:
+
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb.arms import ArmTable
+        >>> from botorch_bkb.batches import Batch, SumRule
+        >>> class InTurn(Batch):
+        ...     def _choose(self):
+        ...         return len(self.picks) % self.num_arms
+        >>> X = torch.linspace(0, 4, 9, dtype=torch.float64).unsqueeze(-1)
+        >>> table = ArmTable(X, RBFKernel().double(), 0.5, torch.tensor([0]))
+        >>> batch = InTurn(table, SumRule(6.0))  # each arm has a score of 2
+        >>> while not batch.complete:
+        ...     row = batch.pick()
+        >>> batch.picks
+        [0, 1, 2]
     """
 
     is_design = False

@@ -34,7 +34,22 @@ Criterion = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class UpperBound:
-    r"""``mean + width sd``, the width in posterior standard deviations."""
+    r"""``mean + width sd``, the width in posterior standard deviations.
+
+    Called with ``A`` means and ``A`` variances, returns ``A`` bounds.
+
+    Args:
+        width: In posterior standard deviations.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb.batches import UpperBound
+        >>> UpperBound(2.0)(torch.tensor([0.0, 1.0]), torch.tensor([4.0, 0.25]))
+        tensor([4., 2.])
+
+    Reference:
+        Srinivas et al., ICML 2010. (GP-UCB.)
+    """
 
     width: float
 
@@ -64,6 +79,9 @@ class ExactBatch(Batch):
         >>> batch = ExactBatch(table, ProductRule(30.0), UpperBound(2.0))
         >>> [batch.pick() for _ in range(3)]
         [0, 5, 8]
+
+    Reference:
+        Desautels, Krause, Burdick, JMLR 2014. (GP-BUCB.)
     """
 
     @torch.no_grad()

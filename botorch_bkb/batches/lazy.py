@@ -69,6 +69,9 @@ class LazyBatch(Batch):
         ...     row = batch.pick()
         >>> len(batch.picks)
         2
+
+    Reference:
+        Calandriello et al., ICML 2020. (BBKB, Algorithm 1.)
     """
 
     @torch.no_grad()

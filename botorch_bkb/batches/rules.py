@@ -32,6 +32,19 @@ class BatchRule:
         limit: What may be spent.
         inflation: ``C~``: by how much variances may have fallen when the last pick is made.
         delay: By how much they may have fallen when the dictionary is drawn again.
+
+    Example:
+        A rule of one's own. A theorem's width needs the right ``inflation`` too:
+
+        >>> import torch
+        >>> from botorch_bkb import BBKB
+        >>> from botorch_bkb.batches import BatchRule
+        >>> class InFours(BatchRule):
+        ...     @property
+        ...     def limit(self):
+        ...         return 3.0
+        >>> len(BBKB(torch.eye(9, dtype=torch.float64), batch_rule=InFours(), seed=0).ask())
+        4
     """
 
     @property
@@ -59,7 +72,17 @@ class BatchRule:
 
 
 class OneAtATime(BatchRule):
-    r"""Every pick waits for its feedback: GP-UCB and BKB."""
+    r"""Every pick waits for its feedback: GP-UCB and BKB.
+
+    Example:
+        >>> from botorch_bkb.batches import OneAtATime
+        >>> rule = OneAtATime()
+        >>> rule.spent(0.5) > rule.limit
+        True
+
+    Reference:
+        Srinivas et al., ICML 2010 (GP-UCB); Calandriello et al., COLT 2019 (BKB, Algorithm 1).
+    """
 
 
 @dataclass(frozen=True)
@@ -83,12 +106,25 @@ class ThresholdRule(BatchRule):
 class SumRule(ThresholdRule):
     r"""BBKB: complete when ``1 + sum tau_fb > C~``; never shorter than by the product rule.
 
-    By Lemma 4 no variance has fallen by more than this factor since the batch began.
+    For any dictionary, after picks ``x_s`` of a batch,
+
+    .. code-block:: text
+
+        tau_fb(x) / (1 + sum_s tau_fb(x_s)) <= tau(x) <= tau_fb(x)
+
+    so no variance has fallen by more than ``C~`` when the last pick is made.
+
+    Args:
+        threshold: ``C~``, at least 1; larger values give longer batches.
 
     Example:
+        >>> from botorch_bkb.batches import SumRule
         >>> rule = SumRule(3.0)
         >>> rule.limit, rule.spent(0.5)
         (2.0, 0.5)
+
+    Reference:
+        Calandriello et al., ICML 2020. (BBKB, Algorithm 1, Lemma 4.)
     """
 
     @property
@@ -107,7 +143,25 @@ class SumRule(ThresholdRule):
 
 
 class ProductRule(ThresholdRule):
-    r"""GP-BUCB: complete when ``prod (1 + tau_fb) > C``."""
+    r"""GP-BUCB: complete when ``prod (1 + tau_fb) > C``.
+
+    The product is no less than ``1 + sum tau_fb``, so no variance has fallen by more than ``C``
+    when the last pick is made.
+
+    Args:
+        threshold: ``C``, at least 1; larger values give longer batches.
+
+    Example:
+        >>> import math
+        >>> from botorch_bkb.batches import ProductRule
+        >>> rule = ProductRule(4.0)
+        >>> rule.limit == math.log(4), rule.spent(1.0) == math.log(2)
+        (True, True)
+
+    Reference:
+        Desautels, Krause, Burdick, JMLR 2014. (GP-BUCB. The paper bounds what a batch gains in
+        information; ``1/2 sum log(1 + tau_fb)`` is no less.)
+    """
 
     @property
     def limit(self) -> float:
@@ -128,11 +182,18 @@ class HoldingRule(ThresholdRule):
     r"""mini-GP-UCB: one pick, held for ``B = max(1, floor((C^2 - 1) / tau))`` pulls.
 
     Meanwhile ``tau`` at the pick falls to ``tau / (1 + B tau)``, so no variance shrinks by more
-    than ``C^2``.
+    than ``C^2``, unless one pull alone does it.
+
+    Args:
+        threshold: ``C``, at least 1; larger values hold a pick longer.
 
     Example:
+        >>> from botorch_bkb.batches import HoldingRule
         >>> HoldingRule(2.0).repeats(0.25)
         12.0
+
+    Reference:
+        Calandriello et al., ICML 2022. (mini-GP-UCB.)
     """
 
     @property

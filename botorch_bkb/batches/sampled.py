@@ -44,6 +44,10 @@ class ThompsonBatch(Batch):
         >>> batch = ThompsonBatch(table, SumRule(4.0), torch.Generator().manual_seed(0))
         >>> 0 <= batch.pick() < 9
         True
+
+    Reference:
+        Thompson: On the likelihood that one unknown probability exceeds another in view of the
+        evidence of two samples. Biometrika 1933. With the DTC posterior no theorem is claimed.
     """
 
     def __init__(
@@ -89,6 +93,22 @@ class GreedyBatch(Batch):
         epsilon: Probability of a random arm.
         generator: The batch's own source of randomness.
         kwargs: As for :class:`~botorch_bkb.batches.batch.Batch`.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb.arms import ArmTable
+        >>> from botorch_bkb.batches import GreedyBatch, SumRule
+        >>> X = torch.linspace(0, 4, 9, dtype=torch.float64).unsqueeze(-1)
+        >>> table = ArmTable(X, RBFKernel().double(), 0.5, torch.tensor([3]))
+        >>> table.observe(torch.tensor([3]), torch.tensor([1.0]))
+        >>> seeded = torch.Generator().manual_seed(0)
+        >>> GreedyBatch(table, SumRule(4.0), 0.0, seeded).pick()
+        3
+
+    Reference:
+        The baseline of the experiments of Calandriello et al., ICML 2020 (BBKB). No theorem is
+        claimed.
     """
 
     def __init__(

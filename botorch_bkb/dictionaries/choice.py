@@ -108,6 +108,11 @@ def given_dictionary(indices: Tensor, X: Tensor) -> Tensor:
     Args:
         indices: A LongTensor of row indices of ``X``.
         X: ``batch x n x d`` inputs.
+
+    Example:
+        >>> import torch
+        >>> given_dictionary(torch.tensor([2, 0]), torch.tensor([[0.0], [1.0], [2.0]]))
+        tensor([0, 2])
     """
     indices = check_indices(indices, X.shape[-2])
     distinct = first_occurrences(X[..., indices, :])
@@ -122,7 +127,17 @@ def given_dictionary(indices: Tensor, X: Tensor) -> Tensor:
 
 
 def as_rule(dictionary: DictionaryRule | InducingPointAllocator | None) -> DictionaryRule:
-    r"""The rule a user meant: None is :class:`Automatic`, an allocator is wrapped."""
+    r"""The rule a user meant: None is :class:`Automatic`, an allocator is wrapped.
+
+    Args:
+        dictionary: A rule, which is returned as it is, a BoTorch allocator, or None.
+
+    Example:
+        >>> from botorch.models.utils.inducing_point_allocators import GreedyVarianceReduction
+        >>> from botorch_bkb.dictionaries import as_rule
+        >>> type(as_rule(None)).__name__, type(as_rule(GreedyVarianceReduction())).__name__
+        ('Automatic', 'FromAllocator')
+    """
     if dictionary is None:
         return Automatic()
     if isinstance(dictionary, DictionaryRule):

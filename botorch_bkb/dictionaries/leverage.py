@@ -38,6 +38,22 @@ def data_leverage(
         X: Inputs, ``batch x n x d``.
         noise: Noise variances of single observations, ``batch x n``.
         counts: Numbers of pulls, ``n``.
+
+    Returns:
+        ``batch x n`` scores, float64.
+
+    Example:
+        Two points far apart, each seen once: ``tau = k / (k + lambda)``.
+
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb.dictionaries import data_leverage
+        >>> X = torch.tensor([[0.0], [100.0]], dtype=torch.float64)
+        >>> data_leverage(RBFKernel().double(), X, X, torch.full((2,), 0.25))
+        tensor([0.8000, 0.8000], dtype=torch.float64)
+
+    Reference:
+        Calandriello et al., COLT 2019. (BKB, eq. 4; the variance is that of DTC.)
     """
     root = dictionary_root(kernel, points)
     noise = noise.double()
@@ -127,6 +143,10 @@ class RidgeLeverageSampling(DictionaryRule):
         >>> noise, seeded = torch.full((2000,), 0.1).double(), torch.Generator().manual_seed(0)
         >>> len(rule.select(X, RBFKernel().double(), noise, generator=seeded)) < 100
         True
+
+    Reference:
+        Calandriello et al., COLT 2019. (BKB, Algorithm 1, Theorem 1.) The doubling: after Musco,
+        Musco: Recursive sampling for the Nyström method. NeurIPS 2017.
     """
 
     oversampling: float = 4.0

@@ -26,6 +26,11 @@ def first_occurrences(X: Tensor) -> Tensor:
 
     Args:
         X: ``batch x n x d``; rows are equal if they are in every batch.
+
+    Example:
+        >>> import torch
+        >>> first_occurrences(torch.tensor([[0.0], [1.0], [0.0]]))
+        tensor([0, 1])
     """
     flat = X.movedim(-2, 0).flatten(1) if X.dim() > 2 else X
     _, group = torch.unique(flat, dim=0, return_inverse=True)
@@ -36,7 +41,20 @@ def first_occurrences(X: Tensor) -> Tensor:
 
 
 def covers(indices: Tensor, X: Tensor) -> bool:
-    r"""Whether every distinct row of ``X`` is in the dictionary: nothing is sparse then."""
+    r"""Whether every distinct row of ``X`` is in the dictionary: nothing is sparse then.
+
+    With fewer than half of more than 2000 rows the answer is no, without a look at them.
+
+    Args:
+        indices: ``m`` rows of ``X``.
+        X: ``batch x n x d``.
+
+    Example:
+        >>> import torch
+        >>> X = torch.tensor([[0.0], [1.0], [0.0]])
+        >>> covers(torch.tensor([0, 1]), X), covers(torch.tensor([0]), X)
+        (True, False)
+    """
     n, m = X.shape[-2], len(indices)
     if 2 * m < n and n > 2000:  # hardly; and not worth sorting the data at every step of a fit
         return False
@@ -54,7 +72,31 @@ class Candidates(NamedTuple):
 
 
 class DictionaryRule(InducingPointAllocator):
-    r"""Chooses the dictionary among the inputs."""
+    r"""Chooses the dictionary among the inputs.
+
+    A rule implements ``_select``, which looks at ``inputs.X`` (``batch x n x d``),
+    ``inputs.kernel``, ``inputs.noise`` (``batch x n``) and, where they are given,
+    ``inputs.scores`` (``batch x n``) and ``inputs.counts`` (``n``), and returns what :meth:`select`
+    says; and ``_capped``, by which it serves as a BoTorch allocator.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> import torch
+        >>> from botorch_bkb import DTCGP
+        >>> from botorch_bkb.dictionaries import DictionaryRule, first_occurrences
+        >>> @dataclass(frozen=True)
+        ... class Newest(DictionaryRule):
+        ...     size: int = 100
+        ...
+        ...     def _select(self, inputs, generator):
+        ...         return first_occurrences(inputs.X)[-self.size :]
+        ...
+        ...     def _capped(self, size):
+        ...         return Newest(min(size, self.size))
+        >>> X = torch.linspace(0, 1, 20, dtype=torch.float64).unsqueeze(-1)
+        >>> DTCGP(X, X.sin(), dictionary=Newest(3)).dictionary_indices
+        tensor([17, 18, 19])
+    """
 
     #: Noise variance assumed where there is no likelihood to ask: as a BoTorch allocator.
     noise_var: float = 0.01

@@ -29,11 +29,18 @@ def score_threshold(epsilon: float) -> float:
 
         1/2 log(lambda + var(x)) > 1/2 log(lambda) + epsilon   <=>   tau(x) > e^{2 epsilon} - 1
 
-    (Compressed GP bandits, eq. 2.11-2.12.)
+    Args:
+        epsilon: The threshold in nats, not negative.
+
+    Returns:
+        ``e^{2 epsilon} - 1``.
 
     Example:
         >>> score_threshold(0.5 * math.log(3))
         2.0
+
+    Reference:
+        Bedi et al., 2020. (Compressed GP bandits, eq. 2.11-2.12.)
     """
     if isinstance(epsilon, bool) or not isinstance(epsilon, Real) or not epsilon >= 0:
         raise InputDataError(
@@ -77,7 +84,7 @@ class InformationThreshold(DictionaryRule):
 
     The conditional entropy of an observation at ``x``, given the inputs kept so far, must
     exceed that of pure noise by ``epsilon`` (:func:`score_threshold`). The test needs no outcome.
-    ``n`` inputs cost ``O(n M^2)`` for ``M`` kept ones. (Compressed GP bandits, eq. 2.11-2.12.)
+    ``n`` inputs cost ``O(n M^2)`` for ``M`` kept ones.
 
     Args:
         epsilon: The threshold; 0 keeps everything.
@@ -103,6 +110,11 @@ class InformationThreshold(DictionaryRule):
         ... )
         >>> len(model.model.variational_strategy.inducing_points) < 50
         True
+
+    Reference:
+        Bedi, Peddireddy, Aggarwal, Sadler, Koppel: Regret and belief complexity trade-off in
+        Gaussian process bandits via information thresholding. 2020. (Eq. 2.11-2.12; Theorem 3.1
+        bounds how many are kept.)
     """
 
     epsilon: float = 1e-4

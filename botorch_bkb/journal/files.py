@@ -14,7 +14,16 @@ from botorch_bkb.journal.schema import APPLICATION, VERSION
 
 
 class JournalError(BotorchError):
-    r"""A journal cannot be written, opened or read; the message names the file."""
+    r"""A journal cannot be written, opened or read; the message names the file.
+
+    Example:
+        >>> from botorch_bkb import JournalError, read_journal
+        >>> try:
+        ...     read_journal("nowhere.journal")
+        ... except JournalError as error:
+        ...     print(error)
+        There is no journal nowhere.journal: give the file that run() wrote.
+    """
 
 
 def damaged(path: str | Path, what: str) -> JournalError:

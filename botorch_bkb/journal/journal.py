@@ -50,13 +50,15 @@ class Journal:
 
     Example:
         >>> import tempfile, pathlib
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "run.sqlite"
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = pathlib.Path(folder.name) / "run.sqlite"
         >>> with Journal.create(path, {"budget": 10}) as journal:
         ...     journal.ask(None, [Asked(0, b"", 3, 0, 0)])
         ...     journal.outcomes([Outcome(0, 1.5, None, None, 1, 0.1, 0.0)], told=[0])
         >>> with Journal.read(path) as journal:
         ...     [event.kind for event in journal.events()], journal.outcome_list()[0].reward
         (['ask', 'tell'], 1.5)
+        >>> folder.cleanup()
     """
 
     def __init__(self, path: str | Path, connection: sqlite3.Connection, lock: Any) -> None:

@@ -35,6 +35,20 @@ def recover(path: str | Path, new: str | Path) -> dict[str, int]:
 
     Raises:
         JournalError: There is nothing to be saved, or ``new`` exists.
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> from botorch_bkb import BKB, read_journal, run
+        >>> from botorch_bkb.journal import recover
+        >>> optimizer = BKB(torch.eye(5, dtype=torch.float64), seed=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path, new = Path(folder) / "run.journal", Path(folder) / "saved.journal"
+        ...     _ = run(optimizer, lambda X: X[:, 0], budget=3, journal=path, progress=False)
+        ...     found = recover(path, new)
+        ...     rewards = read_journal(new)["reward"]
+        >>> found["outcomes"], len(rewards)
+        (3, 3)
     """
     path = Path(path).resolve()
     if not path.is_file():

@@ -43,6 +43,14 @@ def safe_cholesky(
 
     Raises:
         KernelNotPSDError: If the matrix is not positive semi-definite.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb.linalg import safe_cholesky
+        >>> singular = torch.ones(2, 2, dtype=torch.float64)
+        >>> root = safe_cholesky(singular)
+        >>> torch.allclose(root @ root.mT, singular)
+        True
     """
     base, tries = (1e-12, 5) if (precision or matrix.dtype) == torch.float64 else (1e-6, 3)
     reference = matrix if prior is None else prior

@@ -31,6 +31,25 @@ class Conditional:
         root: ``... x q x q``, the lower factor ``T``.
         coef: ``... x q``, ``T^{-1}(y_q - mean(X_q))``; may have more batch dimensions (one
             for each fantasy of the outcomes) than ``root``.
+
+    Example:
+        The first point is observed and the dictionary, the second is conditioned on:
+
+        >>> import torch
+        >>> from botorch_bkb.linalg import Conditional, DTCFactor
+        >>> K = torch.tensor([[1.0, 0.5], [0.5, 1.0]], dtype=torch.float64)
+        >>> y, noise = torch.tensor([1.0, 2.0]).double(), torch.full((2,), 0.5).double()
+        >>> factor = DTCFactor.build(K[:1, :1], K[:1, :1], y[:1], noise[:1])
+        >>> both, second = factor.embed(K[:, :1]), factor.embed(K[1:, :1])
+        >>> given = Conditional.build(second, K[1:, 1:], y[1:] - factor.mean(second), noise[1:])
+        >>> factor.mean(both) + given.project(both, K[:, 1:]) @ given.coef
+        tensor([0.8750, 1.3750], dtype=torch.float64)
+        >>> K @ torch.linalg.solve(K + noise.diag(), y)
+        tensor([0.8750, 1.3750], dtype=torch.float64)
+
+    Reference:
+        Conditioning of a Gaussian process, exact for the one with the DTC moments; that process is
+        Quiñonero-Candela and Rasmussen's (JMLR 2005).
     """
 
     embedding: Embedding

@@ -109,6 +109,15 @@ class DTCFactor:
         True
         >>> torch.allclose(e.covariance(K), K - K @ exact)
         True
+
+    Reference:
+        Seeger, Williams, Lawrence: Fast forward selection to speed up sparse Gaussian process
+        regression. AISTATS 2003.
+
+        Quiñonero-Candela, Rasmussen: A unifying view of sparse approximate Gaussian process
+        regression. JMLR 2005. (Section 5, DTC.)
+
+        Calandriello et al., COLT 2019. (BKB, eq. 4.)
     """
 
     root: Tensor

@@ -77,6 +77,25 @@ class SlidingFactor:
         Q: ``slots x slots``, the inverse information.
         rhs: ``slots``: ``r``.
         log_determinant: ``log det`` of the information.
+
+    Example:
+        Two points in the dictionary, of which the second is observed later:
+
+        >>> import torch
+        >>> from botorch_bkb.linalg import Observed, SlidingFactor, safe_cholesky
+        >>> K = torch.tensor([[1.0, 0.5], [0.5, 1.0]], dtype=torch.float64)
+        >>> y, noise = torch.tensor([1.0, 2.0]).double(), torch.full((2,), 0.5).double()
+        >>> Z = safe_cholesky(K)
+        >>> factor, _ = SlidingFactor.build(Z, Observed(Z[:1], noise[:1], y[:1]))
+        >>> thin = factor.observe(Z[1:], noise[1:], y[1:])
+        >>> Z @ factor.coefficients(Observed(Z, noise, y))
+        tensor([0.8750, 1.3750], dtype=torch.float64)
+        >>> K @ torch.linalg.solve(K + noise.diag(), y)
+        tensor([0.8750, 1.3750], dtype=torch.float64)
+
+    Reference:
+        The posterior is that of DTC (:class:`~botorch_bkb.linalg.DTCFactor`); the updates follow
+        from the matrix inversion lemma, and are this package's own.
     """
 
     points: Tensor

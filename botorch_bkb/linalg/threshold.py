@@ -25,6 +25,19 @@ def scan_informative(
 
     Returns:
         Positions of the ``k`` points kept, and ``batch x n x k`` columns ``w``.
+
+    Example:
+        The second point is much like the first:
+
+        >>> import torch
+        >>> from botorch_bkb.linalg import scan_informative
+        >>> K = torch.tensor([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
+        >>> kept, W = scan_informative(K, torch.full((3,), 0.1), threshold=3.0)
+        >>> kept, W.shape
+        (tensor([0, 2]), torch.Size([3, 2]))
+
+    Reference:
+        Bedi et al., 2020. (Compressed GP bandits, eq. 2.11-2.12.)
     """
     n = covariance.shape[-1]
     var = covariance.diagonal(dim1=-2, dim2=-1).clone()

@@ -2,7 +2,7 @@ r"""``CompressedGP``: a belief that keeps an observation only if it teaches some
 
 Reference:
     Bedi, Peddireddy, Aggarwal, Sadler, Koppel: Regret and belief complexity trade-off in Gaussian
-    process bandits via information thresholding. 2022.
+    process bandits via information thresholding. 2020.
 """
 
 from __future__ import annotations

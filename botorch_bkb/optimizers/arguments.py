@@ -15,10 +15,12 @@ class RemembersArguments:
         arguments: By name, those left out omitted.
 
     Example:
-        >>> class Box(RemembersArguments):
-        ...     def __init__(self, width, height=1, **options): ...
-        >>> Box(3, depth=2).arguments
-        {'width': 3, 'depth': 2}
+        >>> class Sheet(RemembersArguments):
+        ...     def __init__(self, width, height=1): ...
+        >>> class Box(Sheet):
+        ...     def __init__(self, depth, **kwargs): ...
+        >>> Box(2, width=3).arguments
+        {'depth': 2, 'width': 3}
     """
 
     arguments: dict[str, Any]

@@ -31,6 +31,24 @@ class Compression:
         on_uninformative: What becomes of a candidate that is not informative. ``"skip"``: it
             counts as a step and no result is expected; ``"evaluate"``: as any other; ``"stop"``:
             :class:`~botorch_bkb.ConvergedError` is raised.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb import GPUCB, Compression
+        >>> rule = Compression(epsilon=0.5, on_uninformative="evaluate")
+        >>> round(rule.threshold, 3)
+        1.718
+        >>> arms = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
+        >>> given = {"covar_module": RBFKernel(), "noise_var": 0.1}
+        >>> optimizer = GPUCB(arms, compression=rule, seed=0, **given)
+        >>> optimizer.tell(range(50), torch.sin(arms))
+        >>> optimizer.num_observations, optimizer.model_order
+        (50, 5)
+
+    Reference:
+        Bedi et al., 2020. (Compressed GP bandits, Algorithm 1, eq. 2.11-2.12. ``"evaluate"``,
+        ``"stop"`` and ``discard=False`` are not in the paper.)
     """
 
     epsilon: float = 1e-4

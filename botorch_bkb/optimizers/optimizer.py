@@ -145,6 +145,30 @@ class Optimizer(RemembersArguments):
             ``fixed_features``, in units of the box.
         keep_coordinates: Keep the ``A x m`` coordinates of all arms. Without them the memory is
             ``O(A)`` and a change of the dictionary costs ``O(A m^2)``.
+
+    Example:
+        All configurations are used like this one:
+
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb import BBKB
+        >>> arms = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
+        >>> given = {"covar_module": RBFKernel(), "noise_var": 0.01, "seed": 0}
+        >>> optimizer = BBKB(arms, **given)
+        >>> while optimizer.num_observations < 20:
+        ...     suggestion = optimizer.ask()
+        ...     optimizer.tell(suggestion, -((suggestion.X - 0.3) ** 2))
+        >>> best = optimizer.best()
+        >>> abs(best.X.item() - 0.3) < 0.05, best.lower < best.mean < best.upper
+        (True, True)
+        >>> saved = optimizer.state_dict()
+        >>> another = BBKB(arms, **given)
+        >>> another.load_state_dict(saved)
+        >>> torch.equal(another.ask().X, optimizer.ask().X)
+        True
+
+    Reference:
+        The named configurations have theirs.
     """
 
     #: Whether the dictionary is everything observed.

@@ -12,7 +12,20 @@ from torch import Tensor
 
 
 class BatchCompleteError(BotorchError):
-    r"""Feedback is needed before the next suggestion."""
+    r"""Feedback is needed before the next suggestion.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb import BKB, BatchCompleteError
+        >>> optimizer = BKB(torch.eye(3, dtype=torch.float64), seed=0)
+        >>> suggestion = optimizer.ask()
+        >>> try:
+        ...     optimizer.ask()
+        ... except BatchCompleteError:
+        ...     optimizer.tell(suggestion, [0.5])
+        >>> len(optimizer.ask())
+        1
+    """
 
 
 @dataclass(frozen=True)
@@ -30,6 +43,27 @@ class Convergence:
             with probability ``1 - delta`` for a width with a guarantee; over a box the highest
             upper bound is the highest one that was found.
         width: Width of the bounds in posterior standard deviations.
+
+    Example:
+        >>> import math
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb import CompressedUCB, ConvergedError
+        >>> arms = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
+        >>> given = {"covar_module": RBFKernel(), "noise_var": 0.1, "seed": 0}
+        >>> optimizer = CompressedUCB(arms, epsilon=0.1, on_uninformative="stop", **given)
+        >>> try:
+        ...     while True:
+        ...         suggestion = optimizer.ask()
+        ...         optimizer.tell(suggestion, torch.sin(suggestion.X))
+        ... except ConvergedError as error:
+        ...     c = error.convergence
+        >>> c.epsilon, c.gap <= 2 * c.width * math.sqrt(math.expm1(2 * c.epsilon) * 0.1)
+        (0.1, True)
+
+    Reference:
+        Bedi et al., 2020. (Compressed GP bandits, eq. 2.11-2.12, for the test. That a run may end
+        there, and how good it is then, is the inequality above, not a theorem of the paper.)
     """
 
     epsilon: float
@@ -42,6 +76,19 @@ class ConvergedError(BotorchError):
 
     Attributes:
         convergence: At which level, and the bound that justifies it.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb import CompressedUCB, ConvergedError
+        >>> given = {"covar_module": RBFKernel(), "noise_var": 1.0, "seed": 0}
+        >>> arms = torch.eye(3, dtype=torch.float64)
+        >>> optimizer = CompressedUCB(arms, epsilon=10.0, on_uninformative="stop", **given)
+        >>> try:
+        ...     optimizer.ask()
+        ... except ConvergedError as error:
+        ...     print(error.convergence.epsilon)
+        10.0
     """
 
     def __init__(self, convergence: Convergence) -> None:
@@ -110,7 +157,18 @@ class Best:
         X: Its ``d`` features.
         mean: Posterior mean of its expected reward.
         lower: Lower end of its confidence interval, ``mean - width sd``.
-        upper: Upper end.
+        upper: Upper end, ``mean + width sd``.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb import GPUCB
+        >>> arms = torch.tensor([[0.0], [10.0], [20.0]], dtype=torch.float64)
+        >>> optimizer = GPUCB(arms, covar_module=RBFKernel(), noise_var=1.0, width=2.0, seed=0)
+        >>> optimizer.tell([1, 1, 1], [1.0, 2.0, 3.0])
+        >>> best = optimizer.best()
+        >>> best.index, round(best.mean, 6), round(best.lower, 6), round(best.upper, 6)
+        (1, 1.5, 0.5, 2.5)
     """
 
     index: int | None

@@ -35,6 +35,33 @@ class Progress:
         kernel_bound: ``kappa^2``.
         delta: Failure probability.
         batch_threshold: ``C~``; 1 where nothing is picked without feedback.
+
+    Example:
+        A width of one's own, a function of it:
+
+        >>> import math
+        >>> import torch
+        >>> from botorch_bkb import BKB
+        >>> def growing(progress):
+        ...     return math.sqrt(2 * math.log(2 + progress.num_observations))
+        >>> optimizer = BKB(torch.eye(5, dtype=torch.float64), width=growing, seed=0)
+        >>> optimizer.tell([0, 1], [0.0, 1.0])
+        >>> optimizer.width_now == math.sqrt(2 * math.log(4))
+        True
+
+        What the widths of this module make of one state:
+
+        >>> from botorch_bkb.optimizers import width
+        >>> p = Progress(
+        ...     num_observations=10, num_steps=10, num_arms=100, dim=2, side=1.0,
+        ...     effective_dimension=3.0, log_sum=3.0, log_sum_3=6.0, log_determinant=7.0,
+        ...     noise_var=1.0, noise_bound=1.0, norm_bound=1.0, kernel_bound=1.0,
+        ...     delta=math.exp(-1), batch_threshold=1.0,
+        ... )
+        >>> [round(rule(p), 1) for rule in (width.Fixed(2.0), width.information, width.exact)]
+        [2.0, 3.0, 4.0]
+        >>> [round(rule(p), 1) for rule in (width.compressed, width.bbkb, width.bkb)]
+        [4.7, 7.7, 11.7]
     """
 
     num_observations: int
@@ -69,7 +96,18 @@ def _model(p: Progress) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Fixed:
-    r"""So many standard deviations, whatever happens."""
+    r"""So many standard deviations, whatever happens: a heuristic, no guarantee.
+
+    Args:
+        width: In posterior standard deviations; 2 is customary.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb import BKB
+        >>> optimizer = BKB(torch.eye(5, dtype=torch.float64), width=1.5)
+        >>> optimizer.width_now
+        1.5
+    """
 
     width: float
 
@@ -82,32 +120,80 @@ heuristic = Fixed(confidence.HEURISTIC)
 
 
 def information(p: Progress) -> float:
-    r"""The theorems' shape without their constants."""
+    r"""The theorems' shape without their constants: a heuristic, no guarantee.
+
+    ``beta~ / sqrt(lambda)`` with ``beta~`` from :func:`botorch_bkb.confidence.information`.
+
+    Args:
+        p: The state of a run.
+
+    Reference:
+        After Calandriello et al., ICML 2020 (BBKB, Theorem 2).
+    """
     beta = confidence.information(p.log_sum, **_model(p), batch_threshold=p.batch_threshold)
     return confidence.in_standard_deviations(beta, p.noise_var)
 
 
 def bkb(p: Progress) -> float:
-    r"""BKB, Theorem 2."""
+    r"""BKB, Theorem 2, with ``eps = 1/2``.
+
+    ``beta~_t / sqrt(lambda)`` with ``beta~_t`` from :func:`botorch_bkb.confidence.bkb`.
+
+    Args:
+        p: The state of a run.
+
+    Reference:
+        Calandriello et al., COLT 2019. (BKB, Theorem 2.)
+    """
     t = max(1, p.num_observations)
     beta = confidence.bkb(p.effective_dimension, t, **_model(p), kernel_bound=p.kernel_bound)
     return confidence.in_standard_deviations(beta, p.noise_var)
 
 
 def bbkb(p: Progress) -> float:
-    r"""BBKB, Theorem 2, times ``C~``."""
+    r"""BBKB, Theorem 2, times ``C~``.
+
+    ``C~ beta~_fb / sqrt(lambda)`` with ``beta~_fb`` from :func:`botorch_bkb.confidence.bbkb`.
+
+    Args:
+        p: The state of a run.
+
+    Reference:
+        Calandriello et al., ICML 2020. (BBKB, Theorem 2.)
+    """
     beta = p.batch_threshold * confidence.bbkb(p.log_sum_3, **_model(p))
     return confidence.in_standard_deviations(beta, p.noise_var)
 
 
 def exact(p: Progress) -> float:
-    r"""The self-normalised bound, times ``sqrt(C)`` where a batch goes without feedback."""
+    r"""The self-normalised bound, times ``sqrt(C)`` where a batch goes without feedback.
+
+    ``sqrt(C) beta~ / sqrt(lambda)`` with ``beta~`` from :func:`botorch_bkb.confidence.exact`:
+    variances fall by no more than ``C`` within a batch, standard deviations by ``sqrt(C)``.
+
+    Args:
+        p: The state of a run.
+
+    Reference:
+        Abbasi-Yadkori, 2012; Chowdhury, Gopalan, ICML 2017 (Theorem 2). For batches: Desautels,
+        Krause, Burdick, JMLR 2014.
+    """
     beta = math.sqrt(p.batch_threshold) * confidence.exact(p.log_determinant, **_model(p))
     return confidence.in_standard_deviations(beta, p.noise_var)
 
 
 def compressed(p: Progress) -> float:
-    r"""Compressed GP-UCB, Theorem 3.2: i over arms, ii over a box with ``a = b = 1``."""
+    r"""Compressed GP-UCB, Theorem 3.2: i over arms, ii over a box with ``a = b = 1``.
+
+    :func:`botorch_bkb.confidence.finite_set` or :func:`botorch_bkb.confidence.box`, at the step
+    that comes next; both are in standard deviations already.
+
+    Args:
+        p: The state of a run.
+
+    Reference:
+        Bedi et al., 2020. (Compressed GP bandits, Theorem 3.2.)
+    """
     t = p.num_steps + 1
     if p.num_arms:
         return confidence.finite_set(p.num_arms, t, p.delta)

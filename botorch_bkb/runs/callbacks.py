@@ -52,6 +52,17 @@ class StopAtTarget(Callback):
 
     Args:
         target: In units of the rewards.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb import BKB, StopAtTarget, run
+        >>> arms = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
+        >>> optimizer = BKB(arms, covar_module=RBFKernel(), noise_var=0.01, width=2.0, seed=0)
+        >>> stop = StopAtTarget(-0.05)
+        >>> f = lambda X: -(X - 0.3).norm(dim=-1)
+        >>> run(optimizer, f, 100, callbacks=[stop], progress=False).stopped
+        'target -0.05 reached'
     """
 
     def __init__(self, target: float) -> None:
@@ -71,6 +82,17 @@ class StopAtGap(Callback):
 
     Args:
         gap: In units of the rewards.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb import BKB, StopAtGap, run
+        >>> arms = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
+        >>> optimizer = BKB(arms, covar_module=RBFKernel(), noise_var=0.01, width=2.0, seed=0)
+        >>> stop = StopAtGap(0.2)
+        >>> f = lambda X: -(X - 0.3).norm(dim=-1)
+        >>> run(optimizer, f, 100, callbacks=[stop], progress=False).stopped
+        'gap below 0.2'
     """
 
     def __init__(self, gap: float) -> None:
@@ -88,6 +110,17 @@ class StopAfter(Callback):
 
     Args:
         seconds: Since the run, or the resumed run, began.
+
+    Example:
+        >>> import time
+        >>> import torch
+        >>> from botorch_bkb import BKB, StopAfter, run
+        >>> optimizer = BKB(torch.eye(5, dtype=torch.float64), seed=0)
+        >>> def slow(X):
+        ...     time.sleep(0.02)
+        ...     return X.sum(-1)
+        >>> run(optimizer, slow, 100, callbacks=[StopAfter(0.01)], progress=False).stopped
+        '0.01 seconds are over'
     """
 
     def __init__(self, seconds: float) -> None:

@@ -23,6 +23,22 @@ def read_journal(path: str | Path) -> Table:
 
     Args:
         path: The journal.
+
+    Returns:
+        The columns by name, lists of equal length.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import torch
+        >>> from botorch_bkb import BKB, read_journal, run
+        >>> optimizer = BKB(torch.eye(5, dtype=torch.float64), seed=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "run.journal"
+        ...     _ = run(optimizer, lambda X: X[:, 0], budget=3, journal=path, progress=False)
+        ...     table = read_journal(path)
+        >>> table["t"], table["status"]
+        ([0, 1, 2], ['done', 'done', 'done'])
     """
     with Journal.read(path) as journal:
         return table_of(read_past(journal, journal.events()))

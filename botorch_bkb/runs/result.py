@@ -42,6 +42,20 @@ class Result:
         stopped: Why the run ended.
         seconds: How long it took, since it was begun or resumed.
         optimizer: The optimizer, to go on with.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> from botorch_bkb import BBKB, run
+        >>> arms = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
+        >>> optimizer = BBKB(arms, covar_module=RBFKernel(), noise_var=0.01, seed=0)
+        >>> result = run(optimizer, lambda X: -(X - 0.3).norm(dim=-1), budget=20, progress=False)
+        >>> result.X.shape, result.Y.shape, result.num_failed, result.stopped
+        (torch.Size([20, 1]), torch.Size([20]), 0, 'budget spent')
+        >>> result.history["best"][-1] == float(result.Y.max())
+        True
+        >>> abs(result.best.X.item() - 0.3) < 0.05
+        True
     """
 
     X: Tensor

@@ -136,8 +136,25 @@ def resume(
         progress: As for :func:`run`.
         workers: As for :func:`run`.
 
+    Returns:
+        As :func:`run`, for the whole run.
+
     Raises:
         JournalError: The file is damaged, in use, or not a journal.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import torch
+        >>> from botorch_bkb import BKB, resume, run
+        >>> optimizer = BKB(torch.eye(5, dtype=torch.float64), seed=0)
+        >>> f = lambda X: X[:, 0]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "run.journal"
+        ...     begun = run(optimizer, f, budget=3, journal=path, progress=False)
+        ...     result = resume(path, f, budget=5, progress=False)
+        >>> torch.equal(result.X[:3], begun.X), len(result.Y)
+        (True, 5)
     """
     with Journal.append(journal) as book:
         book.check()

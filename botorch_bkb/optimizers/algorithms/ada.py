@@ -119,6 +119,10 @@ class AdaBBKB(AdaBKB):
         ...     optimizer.tell(suggestion, -((suggestion.X - 0.3) ** 2))
         >>> abs(optimizer.best().X.item() - 0.3) < 0.05
         True
+
+    Reference:
+        The tree: Rando et al., AISTATS 2022 (Ada-BKB). The batches: Calandriello et al., ICML 2020
+        (BBKB, Algorithm 1, Lemma 4, Theorem 2). The combination is in neither.
     """
 
     default_batch_rule = "sum"

@@ -154,6 +154,10 @@ class EpsilonGreedy(BBKB):
         >>> optimizer.tell([1, 3], [0.0, 1.0])
         >>> int(optimizer.ask(1).indices)
         3
+
+    Reference:
+        The baseline of the experiments of Calandriello et al., ICML 2020 (BBKB). No theorem is
+        claimed.
     """
 
     default_acquisition = "greedy"

@@ -54,7 +54,7 @@ class CompressedUCB(Optimizer):
 
     Reference:
         Bedi, Peddireddy, Aggarwal, Sadler, Koppel: Regret and belief complexity trade-off in
-        Gaussian process bandits via information thresholding. 2022. (Algorithm 1.)
+        Gaussian process bandits via information thresholding. 2020. (Algorithm 1.)
     """
 
     exact = True
@@ -94,7 +94,7 @@ class CompressedEI(CompressedUCB):
         True
 
     Reference:
-        Bedi et al., 2022. (Algorithm 1 with eq. 2.6; Theorem 3.4.)
+        Bedi et al., 2020. (Algorithm 1 with eq. 2.6; Theorem 3.4.)
     """
 
     default_acquisition = "ei"
@@ -121,7 +121,7 @@ class CompressedMPI(CompressedUCB):
         1
 
     Reference:
-        Bedi et al., 2022. (Section 4.)
+        Bedi et al., 2020. (Section 4.)
     """
 
     default_acquisition = "mpi"
