@@ -5,15 +5,15 @@ integers, one choice), 2,000 evaluations of some 60 ms on one thread. An evaluat
 images and returns the average log-likelihood of 200 others, all drawn anew: near the best settings
 its standard deviation is about 0.09 nats. Everything has its defaults, and as many processes
 evaluate as there are workers: BBKB through ``run``, batch by batch and asynchronously; Optuna's
-TPE, GP and random samplers, asked whenever a worker is free. A run ends after a quarter of an hour
-at the latest. Optuna's GP is a fifth to a quarter quicker up to 300 trials with greenlet installed.
+TPE, GP and random samplers, asked whenever a worker is free. A run ends after ten minutes at the
+latest. Optuna's GP is a fifth to a quarter quicker up to 300 trials with greenlet installed.
 
 A score is that of the recommended setting on 100 splits that no method has seen. BBKB recommends
 by its posterior mean. Optuna has the best trial, and so it was taken: with noise it is one that was
 lucky, which costs its methods part of what they found. No other rule was tried for them; the
 average of the last tenth of all evaluations is recorded too, and depends on no recommendation.
 
-About two hours with two workers, on a machine that is idle: it measures wall clocks.
+About an hour with two workers, on a machine that is idle: it measures wall clocks.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Run(NamedTuple):
 
 def run(options: Options, report: Report) -> None:
     r"""All methods, one after the other."""
-    evaluations, fresh, limit = (12, 3, 60.0) if options.quick else (2000, 100, 900.0)
+    evaluations, fresh, limit = (12, 3, 60.0) if options.quick else (2000, 100, 600.0)
     cases = [
         Case(method, evaluations, fresh, limit, options.workers, seed)
         for seed, method in itertools.product(range(options.seeds), METHODS)

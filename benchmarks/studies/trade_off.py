@@ -4,7 +4,7 @@ BBKB over 4,000 generated arms in two and six dimensions, rewards in units of th
 deviation over the arms and noise of 0.1 and of 1, for 2,000 pulls, with hyperparameters given or
 fitted; one setting is varied, the others keep their defaults. With ``--data`` also Abalone as in
 the BBKB paper, 10,000 pulls. Then oversampling and width over a box, 200 evaluations, fitted.
-Regret is divided by the uniform policy's. About an hour with two processes.
+Regret is divided by the uniform policy's. About half an hour with two processes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from botorch_bkb.optimizers import Optimizer
 from botorch_bkb.optimizers.width import Progress
 from botorch_bkb.optimizers.width import compressed as finite_set
 
-SEEDS = 5
+SEEDS = 3
 COLUMNS = ("knob", "setting", "problem", "figure", "runs", "mean", "sd")
 
 
