@@ -19,7 +19,7 @@ pytest.importorskip("matplotlib")
 ROOT = Path(__file__).parent.parent
 #: Those with pictures, and how many.
 PICTURES = {
-    "variance": 2, "bbkb": 1, "adabkb": 1, "compressed": 3, "scaling": 2, "trade-off": 1,
+    "variance": 2, "bbkb": 2, "adabkb": 1, "compressed": 3, "scaling": 2, "trade-off": 1,
     "realistic": 1, "continuous": 2,
 }  # fmt: skip
 

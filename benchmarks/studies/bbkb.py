@@ -67,7 +67,7 @@ def run(options: Options, report: Report) -> None:
     for one in settings.values():
         record(report, one, runs, T)
         claim(report, one, runs, T)
-    draw(report, settings, runs, T)
+        draw(report, one, runs, T)
 
 
 @cache
@@ -141,24 +141,23 @@ def claim(report: Report, setting: Setting, runs: dict[Case, Run], T: int) -> No
     report.claim(what, "<= 10", ratio, ratio <= 10)
 
 
-def draw(report: Report, settings: dict[str, Setting], runs: dict[Case, Run], T: int) -> None:
+def draw(report: Report, setting: Setting, runs: dict[Case, Run], T: int) -> None:
     r"""Regret over the uniform policy's, seconds, batch and dictionary sizes against pulls."""
     marks = np.unique(np.geomspace(1, T, 100).astype(int))
-    panels = ("regret over uniform policy's", "seconds", "batch size", "dictionary")
-    with report.picture("bbkb", len(settings), len(panels)) as axes:
-        for row, one in enumerate(settings.values()):
-            uniform = regret_of_uniform(one)
-            for i, method in enumerate(METHODS):
-                some = of(runs, problem=one.name, method=method)
-                reached = marks[marks <= some[0].pulls[-1]]
-                curves = [
-                    [(at(r, t, r.regret) / (uniform * at(r, t, r.pulls)), at(r, t, r.seconds),
-                      at(r, t, r.batches), at(r, t, r.dictionary)) for t in reached]
-                    for r in some
-                ]  # fmt: skip
-                for ax, values in zip(axes[row], np.array(curves).transpose(2, 0, 1), strict=True):
-                    band(ax, values, method, f"C{i}", reached)
-            for ax, label in zip(axes[row], panels, strict=True):
-                ax.set(xscale="log", yscale="log", xlabel="pulls", ylabel=label, title=one.name)
-                ax.grid(alpha=0.3)
-        axes[0, 0].legend(fontsize=7)
+    uniform = regret_of_uniform(setting)
+    with report.picture(f"bbkb_{setting.name.split()[0]}", 2, 2, figsize=(11, 8)) as axes:
+        for i, method in enumerate(METHODS):
+            some = of(runs, problem=setting.name, method=method)
+            reached = marks[marks <= some[0].pulls[-1]]
+            curves = [
+                [(at(r, t, r.regret) / (uniform * at(r, t, r.pulls)), at(r, t, r.seconds),
+                  at(r, t, r.batches), at(r, t, r.dictionary)) for t in reached]
+                for r in some
+            ]  # fmt: skip
+            for ax, values in zip(axes.flat, np.array(curves).transpose(2, 0, 1), strict=True):
+                band(ax, values, method, f"C{i}", reached)
+        labels = ("regret over uniform policy's", "seconds", "batch size", "dictionary")
+        for ax, label in zip(axes.flat, labels, strict=True):
+            ax.set(xscale="log", yscale="log", xlabel="pulls", ylabel=label, title=setting.name)
+            ax.grid(alpha=0.3)
+        axes[0, 0].legend(fontsize=9)
