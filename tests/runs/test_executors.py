@@ -125,18 +125,17 @@ def test_slow_objectives_use_all_workers():
 
 def test_ctrl_c_does_not_wait_for_slow_points(tmp_path):
     path, event = tmp_path / "run.sqlite", threading.Event()
-    count = iter(range(10**6))
+    count, over = iter(range(10**6)), []
 
     def objective(x):
         if next(count) == 6:
             os.kill(os.getpid(), signal.SIGINT)
-            event.wait(10)
+            over.append(event.wait(60))
         return one(x)
 
     with ThreadPoolExecutor(2) as pool:
-        start = time.monotonic()
         result = run(bbkb(), objective, 40, executor=pool, journal=path)
-        assert time.monotonic() - start < 8
+        assert not over
         event.set()
     assert result.stopped == "interrupted" and 5 <= len(result.Y) <= 8
     with ThreadPoolExecutor(2) as pool:
