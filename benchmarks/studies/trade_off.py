@@ -60,6 +60,8 @@ OVER_A_BOX = {
     "width": ("1 sd", "2 sd", "3 sd", "sqrt(0.2 d log 2t)", "finite set", "information"),
 }
 BOXES = ("Branin", "Hartmann6", "Levy")
+#: Where kernel, noise and a bound on the norm are given.
+TABLES = ("abalone 0.2",)
 DIMENSIONS, NOISES = (2, 6), (0.1, 1.0)
 
 
@@ -104,7 +106,7 @@ def arm_problems(data: Path | None) -> list[str]:
         f"d={d} noise {noise:g} {how}"
         for d, noise, how in itertools.product(DIMENSIONS, NOISES, ("given", "fitted"))
     ]
-    return [*names, "abalone 0.2"] if data else names
+    return [*names, *TABLES] if data else names
 
 
 def cases(options: Options) -> Iterator[Case]:
@@ -115,7 +117,7 @@ def cases(options: Options) -> Iterator[Case]:
     for seed in range(options.seeds):
         for knob, settings in KNOBS.items():
             for chosen, problem in itertools.product(settings, problems):
-                is_table = problem == "abalone 0.2"
+                is_table = problem in TABLES
                 data = str(options.data) if is_table else ""
                 if not (is_table and knob == "epsilon"):
                     yield Case(knob, chosen, problem, long if is_table else T, seed, data)
@@ -198,12 +200,11 @@ def problems_of(runs: dict[Case, Run], knob: str, over_a_box: bool) -> list[str]
 
 def default_of(knob: str, problem: str) -> str:
     r"""The library's default setting of a knob."""
-    is_box, is_given = problem in BOXES, "given" in problem or "abalone" in problem
     return {
-        "oversampling": "2" if is_box else "8",
+        "oversampling": "2" if problem in BOXES else "8",
         "batch_threshold": "2",
         "epsilon": "0.0001",
-        "width": "information" if is_given else "2 sd",
+        "width": "information" if problem in TABLES else "2 sd",
     }[knob]
 
 
@@ -211,10 +212,13 @@ def claim(report: Report, runs: dict[Case, Run], knob: str, over_a_box: bool) ->
     r"""The default beside the best of the settings, each the geometric mean over problems."""
     problems = problems_of(runs, knob, over_a_box)
     groups = {"over a box": problems} if over_a_box else {
-        "given": [p for p in problems if "given" in p or "abalone" in p],
+        "given": [p for p in problems if "given" in p],
         "fitted": [p for p in problems if "fitted" in p],
+        "with a norm bound": [p for p in problems if p in TABLES],
     }  # fmt: skip
     for where, some in groups.items():
+        if not some:
+            continue
         chosen = settings_of(runs, knob, some)
         means = np.exp(np.log(table(runs, knob, some).clip(1e-6)).mean(0))
         default = means[chosen.index(default_of(knob, some[0]))]

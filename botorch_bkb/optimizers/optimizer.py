@@ -102,7 +102,8 @@ class Optimizer(RemembersArguments):
         covar_module: A gpytorch kernel, or None for BoTorch's default, fitted.
         noise_var: Noise variance of a reward (``lambda``), or None to have it fitted.
         norm_bound: Bound ``F`` on the norm of the function, or ``"double"``: start at 1 and double
-            whenever an observation falls outside its interval by more than noise explains.
+            whenever an observation falls outside its interval by more than noise explains. None
+            is 1.
         delta: Failure probability of the bounds.
         oversampling: ``q̄``: a pull enters the dictionary with probability ``min(1, q̄ tau)``; by
             default 8 over arms and 2 over a box. ``"theory"`` takes the theorem's value for
@@ -110,8 +111,8 @@ class Optimizer(RemembersArguments):
         batch_threshold: ``C~``: how far variances may fall before feedback is needed.
         width: Width of the confidence bounds: ``"heuristic"`` (two standard deviations),
             ``"information"``, ``"theory"``, a number of posterior standard deviations, or a
-            function of :class:`~botorch_bkb.optimizers.width.Progress`. None is heuristic where
-            hyperparameters are fitted and information where they are given.
+            function of :class:`~botorch_bkb.optimizers.width.Progress`. None is information where
+            kernel, noise and ``norm_bound`` are given and heuristic otherwise.
         horizon: Expected number of observations ``T``. Outlived, it is doubled, and oversampling
             raised for the doubled horizon (BKB, Section 3.2).
         refit: Whether hyperparameters are fitted, whenever observations are a quarter more than
@@ -191,7 +192,7 @@ class Optimizer(RemembersArguments):
         bounds: Tensor | None = None,
         covar_module: Kernel | None = None,
         noise_var: float | None = None,
-        norm_bound: float | str = 1.0,
+        norm_bound: float | str | None = None,
         delta: float = 0.1,
         oversampling: float | str | None = None,
         batch_threshold: float = 2.0,
@@ -234,7 +235,9 @@ class Optimizer(RemembersArguments):
         self.tuning = Tuning(extent, covar_module, noise_var, refit)
         if oversampling is None:
             oversampling = OVER_ARMS if self.domain.num_arms else OVER_A_BOX
-        width_rule = as_width(width, fitted=self.tuning.fits, theorem=self.theorem)
+        known = not self.tuning.fits and norm_bound is not None
+        width_rule = as_width(width, known=known, theorem=self.theorem)
+        norm_bound = 1.0 if norm_bound is None else norm_bound
         sides = self.tuning.inputs(extent)
         self.widths = Widths(
             width_rule,

@@ -203,18 +203,18 @@ def compressed(p: Progress) -> float:
 THEOREMS: dict[str, Width] = {"bkb": bkb, "bbkb": bbkb, "exact": exact, "compressed": compressed}
 
 
-def as_width(width: str | float | Width | None, *, fitted: bool, theorem: Theorem) -> Width:
+def as_width(width: str | float | Width | None, *, known: bool, theorem: Theorem) -> Width:
     r"""The width a user asked for, as a function of the state.
 
     Args:
         width: ``"heuristic"``, ``"information"``, ``"theory"``, a number of standard deviations,
-            a function of :class:`Progress`, or None: heuristic where hyperparameters are fitted
-            and information where they are given.
-        fitted: Whether hyperparameters are fitted.
+            a function of :class:`Progress`, or None: information where all it depends on is
+            known and heuristic otherwise.
+        known: Whether kernel, noise and a bound on the norm are given.
         theorem: Which theorem ``"theory"`` is.
     """
     if width is None:
-        return heuristic if fitted else information
+        return information if known else heuristic
     if callable(width):
         return width
     if isinstance(width, str):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 from botorch.exceptions.warnings import InputDataWarning
+from gpytorch.kernels import RBFKernel
 
 from botorch_bkb import BBKB, AdaBKB, CompressedUCB, run
 
@@ -76,3 +77,17 @@ def test_an_optimizer_says_what_it_is():
     optimizer.ask()
     assert repr(optimizer) == "<BBKB over 30 arms in 2 dimensions, 0 observations, 1 pending>"
     assert repr(AdaBKB(BOUNDS)).startswith("<AdaBKB over a box of 2 dimensions")
+
+
+@pytest.mark.parametrize("norm_bound", [None, 3.0])
+@pytest.mark.parametrize("noise_var", [None, 0.5])
+def test_the_default_width_follows_from_what_is_known(norm_bound, noise_var):
+    given = {"covar_module": RBFKernel(), "noise_var": noise_var, "norm_bound": norm_bound}
+    optimizer = BBKB(ARMS, seed=0, **given)
+    known = norm_bound is not None and noise_var is not None
+    name = "information" if known else "heuristic"
+    expected = BBKB(ARMS, seed=0, width=name, **given)
+    for one in (optimizer, expected):
+        one.tell(ARMS[:9], ARMS[:9].sum(-1))
+    assert optimizer.width_now == expected.width_now
+    assert (optimizer.width_now == 2.0) != known
