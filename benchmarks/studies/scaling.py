@@ -277,7 +277,8 @@ def dimension(curves: Curves, sizes: Sizes) -> None:
 
     for d in sizes.dims:
         bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, d)
-        optimizer = BBKB(bounds=bounds, covar_module=rbf(d / 4), noise_var=1.0, seed=0)
+        given = {"covar_module": rbf(d / 4), "noise_var": 1.0, "width": "information"}
+        optimizer = BBKB(bounds=bounds, seed=0, **given)
         X = draw_sobol_samples(bounds, n=sizes.known, q=1, seed=0).squeeze(1)
         optimizer.tell(X, observe(X))
         step = 1e3 * seconds_a_step(optimizer, observe, sizes.steps[0])

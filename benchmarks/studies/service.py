@@ -42,7 +42,8 @@ def objective(X: Tensor) -> Tensor:
 def optimizer(**more) -> BBKB:
     kernel = RBFKernel().double()
     kernel.lengthscale = torch.tensor(0.5, dtype=torch.float64)
-    given = {"covar_module": kernel, "noise_var": 0.1, "seed": 0, "batch_threshold": 10.0}
+    given = {"covar_module": kernel, "noise_var": 0.1, "width": "information"}
+    given |= {"seed": 0, "batch_threshold": 10.0}
     return BBKB(arms(), **given, **more)
 
 
