@@ -177,12 +177,12 @@ def play_box(case: Case, more: dict[str, Any]) -> Run:
 
 
 def table(
-    runs: dict[Case, Run], knob: str, problems: list[str], figure: str = "regret"
+    runs: dict[Case, Run], knob: str, problems: list[str], figure: str = "regret", of_seeds=np.mean
 ) -> np.ndarray:
-    r"""Means, a row a problem, a column a setting."""
+    r"""Means over seeds (or whatever is to be taken), a row a problem, a column a setting."""
     chosen = settings_of(runs, knob, problems)
     return np.array([
-        [np.mean([getattr(r, figure) for r in of(runs, knob=knob, setting=s, problem=p)])
+        [of_seeds([getattr(r, figure) for r in of(runs, knob=knob, setting=s, problem=p)])
          for s in chosen]
         for p in problems
     ])  # fmt: skip
@@ -232,7 +232,7 @@ def claim(report: Report, runs: dict[Case, Run], knob: str, over_a_box: bool) ->
 
 
 def draw(report: Report, runs: dict[Case, Run]) -> None:
-    r"""Regret against what each knob buys, a line a problem."""
+    r"""Regret against what each knob buys, a line a problem, with the range of the seeds."""
     bought = {"oversampling": "size", "batch_threshold": "batches", "epsilon": "size"}
     labels = {"size": "points in the model", "batches": "batches"}
     with report.picture("trade-off", 2, 3, figsize=(15, 9)) as axes:
@@ -242,6 +242,7 @@ def draw(report: Report, runs: dict[Case, Run]) -> None:
             problems = problems_of(runs, knob, over_a_box)
             settings = settings_of(runs, knob, problems)
             regret = table(runs, knob, problems)
+            least, most = (table(runs, knob, problems, of_seeds=end) for end in (np.min, np.max))
             if knob in bought:
                 x = table(runs, knob, problems, bought[knob])
                 ax.set(xscale="log", xlabel=labels[bought[knob]])
@@ -250,7 +251,12 @@ def draw(report: Report, runs: dict[Case, Run]) -> None:
                 ax.set_xticks(x[0], settings, rotation=30, ha="right")
             for i, problem in enumerate(problems):
                 style = "--" if "fitted" in problem else "-"
-                ax.plot(x[i], regret[i], f"{style}o", ms=3, color=f"C{i // 2}", label=problem)
+                color = f"C{i if over_a_box else i // 2}"
+                error = (regret[i] - least[i], most[i] - regret[i])
+                ax.errorbar(
+                    x[i], regret[i], error, ls=style, marker="o", ms=3, elinewidth=0.6, color=color,
+                    label=problem,
+                )  # fmt: skip
             where = "a box" if over_a_box else "arms"
             ax.set(yscale="log", ylabel="regret over uniform policy's", title=f"{knob}, {where}")
             ax.grid(alpha=0.3)
