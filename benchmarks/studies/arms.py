@@ -53,6 +53,7 @@ def run(options: Options, report: Report) -> None:
     ]
     for part, *arguments in tqdm(parts, unit="part", disable=None):
         part(report, *arguments)
+    draw(report)
 
 
 def play_plainly(setting: Setting, budget: int, seed: int, horizon: int, limit: float) -> Run:
@@ -215,3 +216,21 @@ def report_a_million(report: Report, num_arms: int, budget: int) -> None:
         f"one A x m x m product in float32 {product:.2f} s"
     )
     report.claim(f"{name}: peak memory in MiB", "<= 6144", memory, memory <= 6144)
+
+
+def draw(report: Report) -> None:
+    r"""Seconds of all runs, in the order in which they were compared."""
+    seconds = [row for row in report.rows if row[2] == "seconds" and "product" not in row[1]]
+    pulls = [row[3] for row in report.rows if row[2] == "pulls"]
+    names = [
+        f"{problem}: {what}, {float(t):,.0f} pulls"
+        for (problem, what, *_), t in zip(seconds, pulls, strict=True)
+    ]
+    with report.picture("arms", 1, 1, figsize=(8, 0.3 * len(names) + 1)) as axes:
+        ax = axes[0, 0]
+        peers = [any(w in row[1] for w in ("plain", "rebuilds", "SingleTaskGP")) for row in seconds]
+        colors = ["C7" if peer else "C0" for peer in peers]
+        ax.barh(names, [float(row[3]) for row in seconds], color=colors)
+        ax.set(xscale="log", xlabel="seconds")
+        ax.invert_yaxis()
+        ax.grid(alpha=0.3, axis="x")

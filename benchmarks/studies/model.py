@@ -72,6 +72,7 @@ def run(options: Options, report: Report) -> None:
     for (operation, name, n), seconds in times.items():
         report.row(operation, name, n, seconds)
     claim(report, times, sizes, memory)
+    draw(report, times)
 
 
 class Problem(NamedTuple):
@@ -238,3 +239,22 @@ def claim(report: Report, times: Times, sizes: list[int], memory: float) -> None
         report.claim(f"{op}: n={large} over the unavoidable", f"<= {most}", ratio, ratio <= most)
     what = f"peak memory above the imports in MiB, n={large}"
     report.claim(what, "<= 1024", memory, memory <= 1024)
+
+
+def draw(report: Report, times: Times) -> None:
+    r"""Milliseconds against observations, one panel an operation."""
+    operations = (BUILD, SINGLE, GRADIENT, CONDITION, STEP, FIT)
+    with report.picture("model", 2, 3, sharex=True) as axes:
+        for ax, operation in zip(axes.flat, operations, strict=True):
+            for i, model in enumerate(MODELS):
+                found = {n: t for (op, m, n), t in times.items() if (op, m) == (operation, model)}
+                sizes = [n for n, seconds in found.items() if math.isfinite(seconds)]
+                ms = [1e3 * found[n] for n in sizes]
+                ax.plot(sizes, ms, "o-", ms=4, color=f"C{i}", label=model)
+            ax.set(xscale="log", yscale="log", title=operation)
+            ax.grid(alpha=0.3)
+        for ax in axes[1]:
+            ax.set_xlabel("observations")
+        for ax in axes[:, 0]:
+            ax.set_ylabel("milliseconds")
+        axes[0, 0].legend(fontsize=7)

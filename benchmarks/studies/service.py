@@ -29,6 +29,7 @@ def run(options: Options, report: Report) -> None:
         sizes = (200, 400) if options.quick else (1000, 10_000, 100_000)
         journals(report, sizes, Path(folder))
     inside_ax(report, (20, 30) if options.quick else (100, 1000, 2000))
+    draw(report)
 
 
 def arms() -> Tensor:
@@ -149,3 +150,20 @@ def inside_ax(report: Report, sizes: tuple[int, ...]) -> None:
         what = f"Ax default over Ax with BKBNode at n={n} (without Ax's bookkeeping: "
         what += f"{(theirs - own) / (ours - own):.3g})"
         report.claim(what, "more than 1", theirs / ours, theirs > ours)
+
+
+def draw(report: Report) -> None:
+    r"""What an evaluation costs in a run, and a trial in Ax, as they become many."""
+    panels = (
+        ("journal", "ms an evaluation", "A run with a journal", "outcomes"),
+        ("ax", "s a trial", "Ax, with and without BKBNode", "trials"),
+    )
+    with report.picture("service", 1, 2) as axes:
+        for ax, (part, unit, title, counted) in zip(axes[0], panels, strict=True):
+            rows = [row for row in report.rows if (row[0], row[3]) == (part, unit)]
+            for what in dict.fromkeys(row[2] for row in rows):
+                points = [(int(n), float(y)) for _, n, name, _, y in rows if name == what]
+                ax.plot(*zip(*points, strict=True), "o-", ms=4, label=what)
+            ax.set(xscale="log", yscale="log", title=title, xlabel=counted, ylabel=unit)
+            ax.grid(alpha=0.3)
+            ax.legend(fontsize=7)
