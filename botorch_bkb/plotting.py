@@ -38,6 +38,16 @@ def _axes(ax: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1]
 
 
+def _new_label(ax: Axes, label: str) -> str | None:
+    r"""``label``, unless the axes have it already."""
+    return None if label in ax.get_legend_handles_labels()[1] else label
+
+
+def _mark(n: int) -> str | None:
+    r"""A line through one point is invisible without."""
+    return "o" if n == 1 else None
+
+
 def plot_regret(
     regret: Tensor,
     ax: Axes | None = None,
@@ -80,14 +90,30 @@ def plot_regret(
     t = torch.arange(1, total.shape[-1] + 1)
     levels = torch.tensor([0.2, 0.5, 0.8], dtype=torch.float64)
     low, middle, high = torch.quantile(total, levels, dim=0)
-    (line,) = ax.plot(t, middle, label=label, **style)
+    (line,) = ax.plot(t, middle, label=label, **{"marker": _mark(len(t)), **style})
     if len(total) > 1:
         ax.fill_between(t, low, high, color=line.get_color(), alpha=0.15, lw=0)
     if uniform is not None:
-        ax.plot(t, uniform * t, color="0.5", ls="--", lw=1, label="uniform policy")
+        ax.plot(
+            t,
+            uniform * t,
+            color="0.5",
+            ls="--",
+            lw=1,
+            marker=_mark(len(t)),
+            label=_new_label(ax, "uniform policy"),
+        )
     if bound is not None:
         values = [bound(int(step)) for step in t]
-        ax.plot(t, values, color="k", ls=":", lw=1, label="bound of the theory")
+        ax.plot(
+            t,
+            values,
+            color="k",
+            ls=":",
+            lw=1,
+            marker=_mark(len(t)),
+            label=_new_label(ax, "bound of the theory"),
+        )
     ax.set(xlabel="evaluations", ylabel="cumulative regret")
     if ax.get_legend_handles_labels()[0]:
         ax.legend()
@@ -102,7 +128,9 @@ def _columns(history: History, *names: str) -> list[Sequence[Any]]:
             f"The history has no column {missing[0]!r}, only {', '.join(table)}: pass a Result, "
             "its history, or what read_journal returns."
         )
-    return [table[name] for name in names]
+    # A journal's table also has points that failed, were skipped or are out.
+    rows = [row for row in zip(*(table[name] for name in names), strict=True) if None not in row]
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
 
 
 def plot_rewards(history: History, ax: Axes | None = None) -> Axes:
@@ -124,7 +152,7 @@ def plot_rewards(history: History, ax: Axes | None = None) -> Axes:
     ax = _axes(ax)
     t, rewards = _columns(history, "t", "reward")
     ax.plot(t, rewards, ".", markersize=3, alpha=0.5, label="reward")
-    ax.plot(t, list(accumulate(rewards, max)), label="best so far")
+    ax.plot(t, list(accumulate(rewards, max)), marker=_mark(len(t)), label="best so far")
     ax.set(xlabel="evaluations", ylabel="reward")
     ax.legend()
     return ax
@@ -148,9 +176,15 @@ def plot_dictionary(history: History, ax: Axes | None = None) -> Axes:
     """
     ax = _axes(ax)
     t, dictionary, dimension = _columns(history, "t", "dictionary", "dimension")
-    ax.plot(t, dictionary, drawstyle="steps-post", label="dictionary")
-    ax.plot(t, dimension, drawstyle="steps-post", label="effective dimension")
-    ax.set(xlabel="evaluations", ylabel="points")
+    ax.plot(
+        t,
+        dictionary,
+        drawstyle="steps-post",
+        marker=_mark(len(t)),
+        label="points in the dictionary",
+    )
+    ax.plot(t, dimension, drawstyle="steps-post", marker=_mark(len(t)), label="effective dimension")
+    ax.set(xlabel="evaluations", ylabel="size")
     ax.legend()
     return ax
 
@@ -179,7 +213,7 @@ def plot_batches(history: History, ax: Axes | None = None) -> Axes:
         first[number] = min(place, first.get(number, place))
         size[number] = size.get(number, 0) + 1
     ax.scatter(list(first.values()), list(size.values()), s=12)
-    ax.set(xlabel="evaluations", ylabel="batch size")
+    ax.set(xlabel="evaluations before the batch", ylabel="batch size")
     if size and max(size.values()) > 20:
         ax.set_yscale("log")
     return ax
@@ -188,7 +222,8 @@ def plot_batches(history: History, ax: Axes | None = None) -> Axes:
 def _box(bounds: Tensor | None, X: Tensor) -> Tensor:
     if bounds is not None:
         return torch.as_tensor(bounds).to(X)
-    margin = 0.05 * (X.amax(0) - X.amin(0))
+    side = X.amax(0) - X.amin(0)
+    margin = torch.where(side > 0, 0.05 * side, 1.0)
     return torch.stack([X.amin(0) - margin, X.amax(0) + margin])
 
 
@@ -235,9 +270,15 @@ def plot_belief(
     ax = _axes(ax)
     if isinstance(belief, Optimizer):
         width = belief.width_now if width is None else width
-        if bounds is None and not belief.domain.num_arms:
-            bounds = belief.domain.extent
+        if bounds is None:
+            extent = belief.domain.extent  # all arms, or the corners of the box
+            bounds = torch.stack([extent.amin(0), extent.amax(0)])
     model = belief.model if isinstance(belief, Optimizer) else belief
+    if model.num_outputs != 1:
+        raise UnsupportedError(
+            f"Beliefs about 1 outcome can be drawn, got {model.num_outputs}: pass "
+            "model.subset_output([0])."
+        )
     (X,), y = get_train_inputs(model), get_train_targets(model).flatten()
     d = X.shape[-1]
     if d > 2:
@@ -254,22 +295,27 @@ def plot_belief(
     mean, sd = (values.cpu() for values in _moments(model, grid))
     marks = X[model.dictionary_indices].cpu() if isinstance(model, SparseGP) else None
     if d == 1:
-        half, x = (2.0 if width is None else width) * sd, grid.squeeze(-1).cpu()
+        width = 2.0 if width is None else width
+        half, x = width * sd, grid.squeeze(-1).cpu()
         ax.fill_between(x, mean - half, mean + half, alpha=0.2, lw=0)
-        ax.plot(x, mean, label="mean and interval")
+        ax.plot(x, mean, label=f"mean ± {width:.3g} sd")
         if f is not None:
             ax.plot(x, f(grid).flatten().cpu(), color="k", ls="--", lw=1, label="function")
-        ax.plot(X.cpu(), y.cpu(), ".", color="0.5", ms=3, label="observations")
+        ax.plot(X.cpu(), y.cpu(), ".", color="0.3", ms=3, zorder=3, label="observations")
         if marks is not None:
-            foot = torch.full((len(marks),), float((mean - half).min()))
-            ax.plot(marks, foot, "^", color="C3", label="dictionary")
+            foot = torch.full((len(marks),), 0.02)  # of the height of the axes: below all data
+            across = ax.get_xaxis_transform()
+            ax.plot(marks, foot, "^", color="C3", ms=4, transform=across, label="dictionary")
         ax.set(xlabel="x", ylabel="reward")
     else:
         shape = (resolution, resolution)
-        a, b = (side.cpu() for side in sides)
-        colours = ax.pcolormesh(a, b, mean.reshape(shape).mT, shading="auto", rasterized=True)
-        ax.figure.colorbar(colours, ax=ax, label="mean")
-        ax.contour(a, b, sd.reshape(shape).mT, colors="w", linewidths=0.6)
+        a, b = (side.cpu().numpy() for side in sides)
+        colours = ax.pcolormesh(
+            a, b, mean.reshape(shape).mT.numpy(), shading="auto", rasterized=True
+        )
+        ax.figure.colorbar(colours, ax=ax, label="mean (lines: standard deviation)")
+        lines = ax.contour(a, b, sd.reshape(shape).mT.numpy(), colors="w", linewidths=0.6)
+        ax.clabel(lines, fontsize=6, fmt="%.2g")
         ax.plot(*X.cpu().mT, ".", color="k", ms=3, label="observations")
         if marks is not None:
             ax.plot(*marks.mT, "o", mfc="none", mec="C3", label="dictionary")
@@ -301,6 +347,12 @@ def plot_tree(optimizer: AdaBKB, ax: Axes | None = None, *, depth: bool = True) 
     ax = _axes(ax)
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
+    from matplotlib.ticker import MaxNLocator
+
+    if not isinstance(optimizer, AdaBKB):
+        raise UnsupportedError(
+            f"{type(optimizer).__name__} has no tree: pass an AdaBKB or AdaBBKB."
+        )
 
     tree = optimizer.tree
     if tree.lower.shape[-1] != 2:
@@ -314,11 +366,14 @@ def plot_tree(optimizer: AdaBKB, ax: Axes | None = None, *, depth: bool = True) 
         Rectangle(corner, *size)
         for corner, size in zip(lower.tolist(), (upper - lower).tolist(), strict=True)
     ]
-    patches = PatchCollection(cells, edgecolor="0.3", linewidth=0.4, cmap="Blues")
+    patches = PatchCollection(
+        cells, edgecolor="0.3", linewidth=min(0.4, 200 / len(cells)), cmap="Blues"
+    )
     if depth:
         patches.set_array(tree.depth[leaves].cpu().numpy())
+        patches.set_clim(0, max(1, int(tree.depth.max())))
         patches.set_alpha(0.7)
-        ax.figure.colorbar(patches, ax=ax, label="depth")
+        ax.figure.colorbar(patches, ax=ax, label="depth", ticks=MaxNLocator(integer=True))
     else:
         patches.set_facecolor("none")
     ax.add_collection(patches)
@@ -359,13 +414,14 @@ def plot_calibration(
     ax = _axes(ax)
     model = belief.model if isinstance(belief, Optimizer) else belief
     f = torch.as_tensor(f).flatten()
-    if len(f) != len(X):
-        raise InputDataError(f"f must be n values at n points, got {len(f)} at {len(X)}.")
+    if not len(f) or len(f) != len(X):
+        raise InputDataError(f"f must be n > 0 values at n points, got {len(f)} at {len(X)}.")
     mean, sd = _moments(model, X)
-    away = ((f.to(mean) - mean).abs() / sd.clamp_min(1e-300)).cpu()
-    nominal = torch.linspace(0.0, 1.0, 101, dtype=torch.float64)
+    away = ((f.to(mean) - mean).abs() / sd.clamp_min(torch.finfo(sd.dtype).tiny)).cpu()
+    nominal = torch.arange(100, dtype=torch.float64) / 100  # at 1 the interval is the whole line
     inside = (away <= torch.special.ndtri((1 + nominal) / 2).unsqueeze(-1)).double().mean(-1)
-    ax.plot([0, 1], [0, 1], color="0.5", ls="--", lw=1)
+    ax.plot([0, 1], [0, 1], color="0.5", ls="--", lw=1, label=_new_label(ax, "as promised"))
     ax.plot(nominal, inside, **style)
     ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="nominal share", ylabel="share inside")
+    ax.legend()
     return ax

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import builtins
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.models import SingleTaskGP
 
-from botorch_bkb import BBKB, DTCGP, AdaBKB, confidence, run
+from botorch_bkb import BBKB, DTCGP, AdaBKB, confidence, read_journal, run
 from botorch_bkb.plotting import (
     plot_batches,
     plot_belief,
@@ -80,6 +81,48 @@ def test_dictionary_batches_and_rewards_come_from_a_run_or_its_history(ax):
         plot_dictionary({"t": [1]}, ax)
 
 
+def test_points_without_a_reward_are_left_out(tmp_path, ax):
+    def fails(x):
+        if x[0] > 0:
+            raise ValueError("no")
+        return float(objective(x))
+
+    with ThreadPoolExecutor(1) as pool:
+        options = {"executor": pool, "journal": tmp_path / "run.sqlite", "progress": False}
+        result = run(BBKB(bounds=BOX, seed=0), fails, 12, **options)
+    table = read_journal(tmp_path / "run.sqlite")
+    assert 0 < len(result.Y) < 12 == len(table["reward"])
+    plot_rewards(table, ax)
+    assert list(ax.lines[0].get_ydata()) == result.Y.tolist()
+
+
+def test_one_evaluation_can_be_seen(ax):
+    result = played(BBKB(bounds=BOX, seed=0), 1)
+    for draw in (plot_dictionary, plot_rewards):
+        draw(result, ax)
+    plot_regret(torch.ones(1), ax, uniform=1.0)
+    assert all(line.get_marker() != "None" for line in ax.lines)
+
+
+def test_lines_drawn_twice_stand_in_the_legend_once(ax):
+    for label in ("one", "other"):
+        plot_regret(torch.ones(3), ax, label=label, uniform=1.0, bound=float)
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["one", "uniform policy", "bound of the theory", "other"]
+
+
+def test_a_belief_of_one_observation_has_room(ax):
+    x = torch.full((1, 1), 5.0, dtype=torch.float64)
+    plot_belief(DTCGP(x, x), ax)
+    assert ax.get_xlim()[1] - ax.get_xlim()[0] > 1
+    arms = torch.linspace(0, 9, 10, dtype=torch.float64).unsqueeze(-1)
+    optimizer = BBKB(arms, seed=0)
+    optimizer.tell([4], [1.0])
+    ax.clear()
+    plot_belief(optimizer, ax)
+    assert ax.get_xlim()[0] <= 0 and ax.get_xlim()[1] >= 9
+
+
 @pytest.mark.parametrize("d", [1, 2])
 def test_beliefs_are_drawn_in_the_users_units(d, ax):
     bounds = BOX[:, :d]
@@ -114,6 +157,16 @@ def test_three_inputs_cannot_be_drawn(ax):
     tree = AdaBKB(bounds=torch.tensor([[0.0], [1.0]]), seed=0)
     with pytest.raises(UnsupportedError, match="2 inputs can be drawn, got 1"):
         plot_tree(tree, ax)
+
+
+def test_what_has_no_picture_says_so(ax):
+    X = torch.rand(5, 1, dtype=torch.float64)
+    with pytest.raises(UnsupportedError, match=r"1 outcome can be drawn, got 2.*subset_output"):
+        plot_belief(SingleTaskGP(X, torch.cat([X, -X], -1)), ax)
+    with pytest.raises(UnsupportedError, match="BBKB has no tree: pass an AdaBKB"):
+        plot_tree(BBKB(bounds=BOX), ax)
+    with pytest.raises(InputDataError, match="n > 0 values at n points, got 0 at 0"):
+        plot_calibration(DTCGP(X, X), X[:0], X[:0, 0], ax)
 
 
 def test_the_cells_of_a_tree_tile_its_box(ax):

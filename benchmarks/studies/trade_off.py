@@ -88,20 +88,23 @@ class Run(NamedTuple):
     seconds: float
 
 
+#: Mean and standard deviation over seeds, by knob, setting, problem and figure.
+Figures = dict[tuple[str, str, str, str], tuple[float, float]]
+
+
 def run(options: Options, report: Report) -> None:
     r"""Everything, by settings."""
     runs = play_all(play, Run, list(cases(options)), options)
+    figures: Figures = {}
     for knob, chosen, problem in dict.fromkeys(case[:3] for case in runs):
         some = of(runs, knob=knob, setting=chosen, problem=problem)
         for figure in Run._fields:
             values = [float(getattr(r, figure)) for r in some]
             spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+            figures[knob, chosen, problem, figure] = float(np.mean(values)), spread
             report.row(knob, chosen, problem, figure, len(some), float(np.mean(values)), spread)
-    for knob in KNOBS:
-        claim(report, runs, knob, over_a_box=False)
-        if knob in OVER_A_BOX:
-            claim(report, runs, knob, over_a_box=True)
-    draw(report, runs)
+    claims(report, figures)
+    draw(report, figures)
 
 
 def arm_problems(data: Path | None) -> list[str]:
@@ -184,24 +187,21 @@ def play_box(case: Case, more: dict[str, Any]) -> Run:
 
 
 def table(
-    runs: dict[Case, Run], knob: str, problems: list[str], figure: str = "regret", of_seeds=np.mean
-) -> np.ndarray:
-    r"""Means over seeds (or whatever is to be taken), a row a problem, a column a setting."""
-    chosen = settings_of(runs, knob, problems)
-    return np.array([
-        [of_seeds([getattr(r, figure) for r in of(runs, knob=knob, setting=s, problem=p)])
-         for s in chosen]
-        for p in problems
-    ])  # fmt: skip
+    figures: Figures, knob: str, problems: list[str], figure: str = "regret"
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Means and deviations over seeds, a row a problem, a column a setting."""
+    chosen = settings_of(figures, knob, problems)
+    found = [[figures[knob, s, problem, figure] for s in chosen] for problem in problems]
+    mean, sd = np.moveaxis(np.array(found), -1, 0)
+    return mean, sd
 
 
-def settings_of(runs: dict[Case, Run], knob: str, problems: list[str]) -> list[str]:
-    played = {c.setting for c in runs if c.knob == knob and c.problem == problems[0]}
-    return [s for s in KNOBS[knob] if s in played]
+def settings_of(figures: Figures, knob: str, problems: list[str]) -> list[str]:
+    return [s for s in KNOBS[knob] if (knob, s, problems[0], "regret") in figures]
 
 
-def problems_of(runs: dict[Case, Run], knob: str, over_a_box: bool) -> list[str]:
-    names = dict.fromkeys(c.problem for c in runs if c.knob == knob)
+def problems_of(figures: Figures, knob: str, over_a_box: bool) -> list[str]:
+    names = dict.fromkeys(problem for k, _, problem, _ in figures if k == knob)
     return [name for name in names if (name in BOXES) == over_a_box]
 
 
@@ -215,57 +215,80 @@ def default_of(knob: str, problem: str) -> str:
     }[knob]
 
 
-def claim(report: Report, runs: dict[Case, Run], knob: str, over_a_box: bool) -> None:
+def claims(report: Report, figures: Figures) -> None:
+    r"""Every knob, over arms as they are known and over a box; there the recommendation as well."""
+    for knob in KNOBS:
+        problems = problems_of(figures, knob, over_a_box=False)
+        for where in ("given", "fitted"):
+            claim(report, figures, knob, where, [p for p in problems if where in p])
+        claim(report, figures, knob, "with a norm bound", [p for p in problems if p in TABLES])
+        if knob in OVER_A_BOX:
+            boxes = problems_of(figures, knob, over_a_box=True)
+            claim(report, figures, knob, "over a box", boxes)
+            claim(report, figures, knob, "over a box", boxes, "simple")
+
+
+def claim(
+    report: Report,
+    figures: Figures,
+    knob: str,
+    where: str,
+    problems: list[str],
+    figure: str = "regret",
+) -> None:
     r"""The default beside the best of the settings, each the geometric mean over problems."""
-    problems = problems_of(runs, knob, over_a_box)
-    groups = {"over a box": problems} if over_a_box else {
-        "given": [p for p in problems if "given" in p],
-        "fitted": [p for p in problems if "fitted" in p],
-        "with a norm bound": [p for p in problems if p in TABLES],
-    }  # fmt: skip
-    for where, some in groups.items():
-        if not some:
-            continue
-        chosen = settings_of(runs, knob, some)
-        means = np.exp(np.log(table(runs, knob, some).clip(1e-6)).mean(0))
-        default = means[chosen.index(default_of(knob, some[0]))]
-        best = chosen[int(means.argmin())]
-        what = (
-            f"{knob} {where}: regret at the default of {default_of(knob, some[0])} over that at "
-            f"{best}, the best"
-        )
-        ratio = float(default / means.min())
-        report.claim(what, "<= 1.2", ratio, ratio <= 1.2)
+    if not problems:
+        return
+    chosen, default = settings_of(figures, knob, problems), default_of(knob, problems[0])
+    # What is below a thousandth of the uniform policy's counts as that: some find it by luck.
+    means = np.exp(np.log(table(figures, knob, problems, figure)[0].clip(1e-3)).mean(0))
+    ratio = float(means[chosen.index(default)] / means.min())
+    best = chosen[int(means.argmin())]
+    kind = "simple regret" if figure == "simple" else "regret"
+    what = f"{knob} {where}: {kind} at the default of {default} over that at {best}, the best"
+    report.claim(what, "<= 1.2", ratio, ratio <= 1.2)
 
 
-def draw(report: Report, runs: dict[Case, Run]) -> None:
-    r"""Regret against what each knob buys, a line a problem, with the range of the seeds."""
+def draw(report: Report, figures: Figures) -> None:
+    r"""Regret against what each knob buys, a line a problem, with the deviation over seeds."""
     bought = {"oversampling": "size", "batch_threshold": "batches", "epsilon": "size"}
     labels = {"size": "points in the model", "batches": "batches"}
-    with report.picture("trade-off", 2, 3, figsize=(15, 9)) as axes:
-        panels = [(knob, False) for knob in bought] + [("width", False)]
-        panels += [(knob, True) for knob in OVER_A_BOX]
-        for ax, (knob, over_a_box) in zip(axes.flat, panels, strict=True):
-            problems = problems_of(runs, knob, over_a_box)
-            settings = settings_of(runs, knob, problems)
-            regret = table(runs, knob, problems)
-            least, most = (table(runs, knob, problems, of_seeds=end) for end in (np.min, np.max))
+    panels = [(knob, False, "regret") for knob in (*bought, "width")]
+    panels += [("oversampling", True, "regret"), ("width", True, "regret")]
+    panels += [("width", True, "simple")]
+    with report.picture("trade-off", 2, 4, figsize=(18, 9)) as axes:
+        for ax, (knob, over_a_box, figure) in zip(axes.flat, panels, strict=False):
+            problems = problems_of(figures, knob, over_a_box)
+            settings = settings_of(figures, knob, problems)
+            regret, sd = table(figures, knob, problems, figure)
             if knob in bought:
-                x = table(runs, knob, problems, bought[knob])
+                x = table(figures, knob, problems, bought[knob])[0]
                 ax.set(xscale="log", xlabel=labels[bought[knob]])
             else:
                 x = np.tile(np.arange(len(settings)), (len(problems), 1))
                 ax.set_xticks(x[0], settings, rotation=30, ha="right")
             for i, problem in enumerate(problems):
-                style = "--" if problem.endswith(("fitted", "noise 1")) else "-"
-                color = f"C{i if knob == 'oversampling' and over_a_box else i // 2}"
-                error = (regret[i] - least[i], most[i] - regret[i])
+                color, style = appearance(problem)
+                low = np.minimum(sd[i], 0.9 * regret[i])  # what a logarithmic axis can show
                 ax.errorbar(
-                    x[i], regret[i], error, ls=style, marker="o", ms=3, elinewidth=0.6, color=color,
-                    label=problem,
+                    x[i], regret[i], (low, sd[i]), ls=style, marker="o", ms=3, elinewidth=0.6,
+                    color=color, label=problem,
                 )  # fmt: skip
             where = "a box" if over_a_box else "arms"
-            ax.set(yscale="log", ylabel="regret over uniform policy's", title=f"{knob}, {where}")
+            kind = "simple regret" if figure == "simple" else "regret"
+            ax.set(yscale="log", ylabel=f"{kind} over uniform policy's", title=f"{knob}, {where}")
             ax.grid(alpha=0.3)
-        for ax in (axes[0, 0], axes[1, 1]):
-            ax.legend(fontsize=7)
+        axes[0, 0].legend(fontsize=7)
+        axes[1, 3].axis("off")
+        handles, names = axes[1, 1].get_legend_handles_labels()
+        axes[1, 3].legend(handles, names, fontsize=9, loc="upper left")
+
+
+def appearance(problem: str) -> tuple[str, str]:
+    r"""Color and style: noise, or whether hyperparameters are fitted, is in the style."""
+    kinds = [f"d={d} noise {noise:g}" for d, noise in itertools.product(DIMENSIONS, NOISES)]
+    kinds = list(FUNCTIONS) if problem in BOXES else [*kinds, *TABLES]
+    number = next(
+        i for i, kind in enumerate(kinds) if problem.startswith(kind + " ") or kind == problem
+    )
+    return f"C{number}", "--" if problem.endswith(("fitted", "noise 1")) else "-"

@@ -308,15 +308,7 @@ class Loop:
         past.told |= dict.fromkeys(due, self._events)
         past.batch_is_whole = False
         self._tells += 1
-        measurement = Measurement(
-            self._events,
-            len(optimizer.dictionary),
-            optimizer.effective_dimension,
-            optimizer.width_now,
-            self._asking,
-            telling,
-            self._waiting,
-        )
+        measurement = measured(optimizer, self._events, self._asking, telling, self._waiting)
         past.measurements[self._events] = measurement
         self._unsaved += self._asking + telling
         self._asking = self._waiting = 0.0
@@ -344,6 +336,12 @@ def as_asked(point: Point) -> Asked:
     r"""A point as the journal has it."""
     x = point.x.detach().cpu().contiguous().numpy().tobytes()
     return Asked(point.number, x, point.arm, point.id, point.batch)
+
+
+def measured(optimizer: Optimizer, event: int, *seconds: float) -> Measurement:
+    r"""The optimizer after an event, and the seconds of asking, telling and waiting before it."""
+    size, dimension = len(optimizer.dictionary), optimizer.effective_dimension
+    return Measurement(event, size, dimension, optimizer.width_now, *seconds)
 
 
 def as_reward(outcome: Outcome) -> Reward | None:

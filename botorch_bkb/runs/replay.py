@@ -10,7 +10,7 @@ from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.journal import Asked, Event, Journal, JournalError
 from botorch_bkb.optimizers import BatchCompleteError, Optimizer
-from botorch_bkb.runs.loop import Past, as_reward, ends_batch
+from botorch_bkb.runs.loop import Past, as_reward, ends_batch, measured
 from botorch_bkb.runs.points import UNKNOWN, Point, tell
 
 logger = logging.getLogger("botorch_bkb")
@@ -83,7 +83,11 @@ def replayed(journal: Journal, optimizer: Optimizer) -> Past:
         if event.event != start + 1 or not _repeated(event, optimizer, past):
             break
         start = event.event
-        told.update(event.members if event.kind == "tell" else ())
+        if event.kind == "tell":
+            told.update(event.members)
+            if event.event not in past.measurements:  # it was interrupted before
+                past.measurements[event.event] = measured(optimizer, event.event, 0.0, 0.0, 0.0)
+                journal.measured(past.measurements[event.event])
     missing = [number for number in past.outcomes if number in past.told and number not in told]
     if start < journal.last_event or missing:
         logger.warning(

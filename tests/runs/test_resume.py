@@ -109,6 +109,23 @@ def test_a_crash_in_the_middle_of_a_batch_changes_nothing(make, after, path, mon
     assert torch.equal(result.X, run(again, value, 24, progress=False).X)
 
 
+def test_a_crash_before_results_were_told_leaves_no_hole_in_the_history(path):
+    optimizer = bbkb(BKB)
+    count, hear = iter(range(10**6)), optimizer.tell
+
+    def hear_until_memory_ends(*args):
+        if next(count) == 7:
+            raise MemoryError
+        hear(*args)
+
+    optimizer.tell = hear_until_memory_ends
+    with pytest.raises(MemoryError):
+        run(optimizer, value, 12, journal=path, progress=False)
+    result, expected = resume(path, value), run(bbkb(BKB), value, 12)
+    for name in ("dictionary", "dimension", "width"):
+        assert result.history[name] == expected.history[name] == read_journal(path)[name]
+
+
 def test_a_finished_run_has_nothing_to_do(path):
     done = run(bbkb(), value, 30, journal=path)
     again = resume(path, lambda X: pytest.fail("evaluated again"))
