@@ -1,4 +1,14 @@
-r"""Gaussian-process optimisation that scales, for the BoTorch ecosystem."""
+r"""Gaussian-process optimisation that scales, for the BoTorch ecosystem.
+
+- :class:`DTCGP` stands where ``SingleTaskGP`` does, and its posterior costs the same for any number
+  of observations.
+- :class:`BBKB` over a table of candidates or over a box, ``BBKB(arms)`` or ``BBKB(bounds=bounds)``:
+  ``ask()`` for points, ``tell(points, rewards)``, ``best()``; rewards are maximised. Its relatives
+  (``help(botorch_bkb.optimizers.Optimizer)`` lists them) are used in the same way.
+- :func:`run` does it all, on any executor and with a journal; :func:`resume` goes on.
+- ``botorch_bkb.plotting``, ``botorch_bkb.ax`` and ``botorch_bkb.optuna`` need the extras of these
+  names.
+"""
 
 from botorch_bkb._version import __version__
 from botorch_bkb.acquisition import BudgetedUCB, select_baseline

@@ -15,7 +15,9 @@ def main() -> None:
         "next to exact GP-UCB.",
     )
     demo.add_to(parser)
-    journals.add_to(parser.add_subparsers(title="commands", metavar=""))
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    demo.add_to(commands.add_parser("demo", help="the demo, as without a command"))
+    journals.add_to(commands)
     options = parser.parse_args()
     journals.checked(options.run, options)
 

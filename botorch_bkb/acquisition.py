@@ -18,6 +18,7 @@ from torch import Tensor
 from botorch_bkb.belief import chunks
 from botorch_bkb.dictionaries import first_occurrences
 from botorch_bkb.models import DTCGP
+from botorch_bkb.models.sparse import SparseGP
 
 
 class BudgetedUCB(AnalyticAcquisitionFunction):
@@ -144,6 +145,11 @@ def select_baseline(
         >>> acqf(torch.rand(4, 2, 2, dtype=torch.float64)).shape
         torch.Size([4])
     """
+    if not isinstance(model, SparseGP):
+        raise UnsupportedError(
+            f"select_baseline needs a DTCGP or a CompressedGP, got {type(model).__name__}: where "
+            "all points can be the baseline, pass them."
+        )
     if model.batch_shape:
         raise UnsupportedError(
             f"select_baseline needs a model without batch dimension, got {model.batch_shape}."

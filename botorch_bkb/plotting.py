@@ -80,6 +80,11 @@ def plot_regret(
         'cumulative regret'
     """
     ax = _axes(ax)
+    if isinstance(regret, Result):
+        raise InputDataError(
+            "plot_regret draws regrets, which a run does not know: pass optimum - f(result.X), or "
+            "call plot_rewards(result)."
+        )
     regret = torch.as_tensor(regret).detach().cpu().double()
     if regret.ndim not in (1, 2) or not regret.numel():
         raise InputDataError(

@@ -7,17 +7,18 @@ import warnings
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 from botorch.exceptions.warnings import InputDataWarning
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 
-def check_finite(name: str, value: Tensor) -> None:
+def check_finite(name: str, value: Tensor, remedy: str = "drop or impute these rows") -> None:
     r"""Raise if ``value`` has NaN or infinite entries."""
     bad = ~torch.isfinite(value)
     if bad.any():
         first = tuple(torch.nonzero(bad)[0].tolist())
         raise InputDataError(
             f"{name} must be finite, got {value[first].item()} at {first} and "
-            f"{int(bad.sum())} such values in all: drop or impute these rows."
+            f"{int(bad.sum())} such values in all: {remedy}."
         )
 
 
@@ -44,7 +45,13 @@ def check_variances(name: str, value: Tensor) -> None:
 
 
 def check_training_data(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
-    r"""What ``SingleTaskGP`` leaves to fail later, or not at all: sizes and values."""
+    r"""What ``SingleTaskGP`` leaves to fail later, or not at all: types, sizes and values."""
+    for name, value in (("train_X", X), ("train_Y", Y), ("train_Yvar", Yvar)):
+        if not isinstance(value, Tensor) and not (value is None and name == "train_Yvar"):
+            raise InputDataError(
+                f"{name} must be a tensor, got {type(value).__name__}: convert it with "
+                f"torch.as_tensor({name}, dtype=torch.float64)."
+            )
     if X.dim() == Y.dim() and X.shape[:-1] != Y.shape[:-1]:
         raise BotorchTensorDimensionError(
             "train_X and train_Y must agree in all but the last dimension, got shapes "
@@ -81,6 +88,16 @@ def check_indices(indices: Tensor, n: int) -> Tensor:
             f"dictionary indices must lie in 0..{n - 1}, the rows of train_X, got {low}..{high}."
         )
     return indices.long().unique()
+
+
+def check_kernel(kernel: object) -> None:
+    r"""Raise unless ``kernel`` is None or a gpytorch kernel."""
+    if kernel is None or isinstance(kernel, Kernel):
+        return
+    raise InputDataError(
+        f"covar_module must be a gpytorch kernel or None, got {kernel!r}: pass for instance "
+        "gpytorch.kernels.RBFKernel()."
+    )
 
 
 def check_max_size(size: int | None) -> None:

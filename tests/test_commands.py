@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pandas
 import pytest
@@ -59,6 +60,15 @@ def test_resume(call, journal):
     assert "38 of 38" in call(*words)
 
 
+def test_resume_with_a_script_that_begins_the_run(call, journal, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ["from tests.runs.support import bbkb, value", "from botorch_bkb import run"]
+    lines.append(f"run(bbkb(), value, 30, journal={str(journal)!r})")
+    Path("begins_a_run.py").write_text("\n".join(lines))
+    with pytest.raises(SystemExit, match=r"Importing begins_a_run.py begins a run .*__main__"):
+        call("resume", journal, "begins_a_run.py:value")
+
+
 def test_recover(call, journal, tmp_path):
     data = journal.read_bytes()
     journal.write_bytes(data[:4096] + b"\x00" * 4096 + data[8192:])
@@ -75,6 +85,7 @@ def test_recover(call, journal, tmp_path):
         (("resume", "JOURNAL", "support"), "module:function"),
         (("resume", "JOURNAL", "tests.runs.support:no"), "has no function no"),
         (("resume", "JOURNAL", "nowhere:value"), "nowhere"),
+        (("show", "JOURNAL", "--plot", "run.xyz"), "xyz"),
         (("recover", "JOURNAL", "JOURNAL"), "exists"),
     ],
 )

@@ -318,6 +318,20 @@ def test_automatic_is_exact_up_to_500_and_sampled_beyond():
     assert len(Automatic().select(X, kernel(), noise(X))) < 100
 
 
+@pytest.mark.parametrize("n", [600, 1500])  # the cap of 1,000 binds for the second
+def test_where_most_points_would_be_sampled_all_are(n):
+    X = torch.rand(n, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    narrow = RBFKernel().double()
+    narrow.lengthscale = 0.1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(Automatic().select(X, narrow, noise(X))) == n
+    more = torch.cat([X, X + 1, X + 2, X + 3])[:2100]
+    with pytest.warns(BotorchWarning, match="dictionary points were drawn and the 1000"):
+        indices = Automatic().select(more, narrow, noise(more))
+    assert len(indices) == 1000
+
+
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12))
 def test_first_occurrences(values):
     X = torch.tensor(values, dtype=torch.float64).unsqueeze(-1)

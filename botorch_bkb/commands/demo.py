@@ -97,19 +97,25 @@ def demo(options: argparse.Namespace) -> None:
         "BBKB, table": float(table.f.max() - table.f.mean()),
         "BBKB, Hartmann6": (float(f.optimal_value) - mean) / unit,
     }
-    print(f"\n{'':22}{'pulls':>8}{'regret each':>13}{'dictionary':>12}{'batches':>9}{'seconds':>9}")
+    uniform["exact GP-UCB, table"] = uniform["BBKB, table"]
+    first = f"first {FEW}"
+    print(f"\n{'':22}{'':8}{'regret of a pull':^27}")
+    print(
+        f"{'':22}{'pulls':>8}{'all':>9}{first:>10}{'random':>8}"
+        f"{'dictionary':>12}{'batches':>9}{'seconds':>9}"
+    )
     for (name, regret), result in zip(regrets.items(), (bandit, exact, box), strict=True):
         m, batches = result.history["dictionary"][-1], len(set(result.history["batch"]))
-        seconds = float(result.spent()[-1])
+        means = float(regret.mean()), float(regret[:FEW].mean()), uniform[name]
         print(
-            f"{name:22}{len(regret):8,}{float(regret.mean()):13.3f}{m:12,}{batches:9,}{seconds:9.1f}"
+            f"{name:22}{len(regret):8,}{means[0]:9.3f}{means[1]:10.3f}{means[2]:8.2f}"
+            f"{m:12,}{batches:9,}{float(result.spent()[-1]):9.1f}"
         )
     whole = extrapolated(exact.spent(), options.pulls)
     print(
         f"\nRegret in standard deviations of the function. Exact GP-UCB would take {whole:,.0f} s "
         f"for {options.pulls:,} pulls\nif the cost of a pull went on growing as it did in the "
-        f"second half of these {FEW}; drawing an arm at random costs {uniform['BBKB, table']:.2f} "
-        "each."
+        f"second half of these {FEW}."
     )
     try:
         draw(options.picture, bandit, regrets, uniform)
@@ -127,4 +133,5 @@ def draw(path: Path, bandit: Result, regrets: dict[str, Tensor], uniform: dict[s
         plot_regret(regrets[exact], axes[0], label=exact)
         axes[0].set(xscale="log", yscale="log")
         plot_batches(bandit, axes[1])
+        axes[1].set_title("batches of BBKB, table", fontsize=10)
         plot_regret(regrets[box], axes[2], label=box, uniform=uniform[box])

@@ -53,7 +53,7 @@ def checked(command: Callable[[argparse.Namespace], None], options: argparse.Nam
     r"""Errors as a line, not as a traceback."""
     try:
         command(options)
-    except (BotorchError, ImportError, OSError) as error:
+    except (BotorchError, ImportError, OSError, ValueError) as error:
         sys.exit(f"error: {error}")
 
 
@@ -76,7 +76,13 @@ def _resume(options: argparse.Namespace) -> None:
         raise JournalError(
             f"The objective must be given as module:function, got {options.objective!r}."
         )
-    objective = getattr(importlib.import_module(module), name, None)
+    try:
+        found = importlib.import_module(module.removesuffix(".py"))
+    except JournalError as error:
+        raise JournalError(
+            f"Importing {module} begins a run ({error}): put that under if __name__ == '__main__':"
+        ) from error
+    objective = getattr(found, name, None)
     if not callable(objective):
         raise JournalError(f"{module} has no function {name}.")
     executor = partial(ProcessPoolExecutor, options.workers) if options.workers else None

@@ -72,6 +72,9 @@ class FromAllocator(DictionaryRule):
 class Automatic(DictionaryRule):
     r"""All points while there are few, ridge leverage sampling beyond: the default.
 
+    Where sampling takes more than half of the inputs, the dictionary is all of them as well: the
+    exact process costs ``n^3 / 3``, a sparse one some ``n m^2``.
+
     Args:
         exact_up_to: Up to this many inputs the dictionary is all of them.
         sampling: The rule used beyond.
@@ -89,8 +92,16 @@ class Automatic(DictionaryRule):
     sampling: DictionaryRule = field(default_factory=lambda: RidgeLeverageSampling(max_size=1000))
 
     def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
-        few = inputs.X.shape[-2] <= self.exact_up_to
-        return (AllPoints() if few else self.sampling)._select(inputs, generator)
+        n = inputs.X.shape[-2]
+        if n > self.exact_up_to:
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                indices = self.sampling._select(inputs, generator)
+            if 2 * len(indices) <= n:
+                for warning in said:
+                    warnings.warn(warning.message, stacklevel=2)
+                return indices
+        return AllPoints()._select(inputs, generator)
 
     def is_random(self, n: int) -> bool:
         r"""Beyond ``exact_up_to`` points, if the rule used there is."""
@@ -146,5 +157,6 @@ def as_rule(dictionary: DictionaryRule | InducingPointAllocator | None) -> Dicti
         return FromAllocator(dictionary)
     raise InputDataError(
         "dictionary must be None, a LongTensor of indices, a rule such as "
-        f"RidgeLeverageSampling(), or a BoTorch InducingPointAllocator, got {dictionary!r}."
+        f"RidgeLeverageSampling(), or a BoTorch InducingPointAllocator, got {dictionary!r}: for "
+        "at most so many points pass RidgeLeverageSampling(max_size=...)."
     )

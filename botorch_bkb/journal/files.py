@@ -29,7 +29,7 @@ class JournalError(BotorchError):
 def damaged(path: str | Path, what: str) -> JournalError:
     r"""The error for a file that is not what was written."""
     return JournalError(
-        f"{path} is damaged ({what}). Salvage its complete records: "
+        f"{path} is damaged, or no journal ({what}). Salvage its complete records: "
         f"python -m botorch_bkb recover {path} NEW_FILE"
     )
 

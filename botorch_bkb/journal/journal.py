@@ -95,8 +95,8 @@ class Journal:
         def prepare(connection: sqlite3.Connection) -> None:
             if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
                 raise JournalError(
-                    f"{path} exists. Go on with its run: resume({str(path)!r}, objective); or "
-                    "choose another name for a new one."
+                    f"{path} exists. Choose another name; or, to go on with its run, call "
+                    f"resume({str(path)!r}, objective)."
                 )
             connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
             connection.execute("PRAGMA journal_mode = WAL")

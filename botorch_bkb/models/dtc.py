@@ -39,7 +39,12 @@ from botorch_bkb.linalg import map_tensors
 from botorch_bkb.models.appendable import Observations, detached
 from botorch_bkb.models.prior import EmbeddedRows, NystromPrior
 from botorch_bkb.models.sparse import SparseGP
-from botorch_bkb.validation import check_finite, check_training_data, check_variances
+from botorch_bkb.validation import (
+    check_finite,
+    check_kernel,
+    check_training_data,
+    check_variances,
+)
 
 
 class DTCGP(SparseGP):
@@ -118,6 +123,7 @@ class DTCGP(SparseGP):
         trace_term: bool = False,
     ) -> None:
         check_training_data(train_X, train_Y, train_Yvar)
+        check_kernel(covar_module)
         self.__dict__.update(_belief=None, _trace_term=trace_term)
         super().__init__(
             train_X=train_X,

@@ -53,7 +53,8 @@ class RemembersArguments:
         }
         for name in kwargs.keys() - known:
             close = get_close_matches(name, known, 1)
-            guess = f"did you mean {close[0]!r}?" if close else "see its documentation."
+            listed = f"there are {', '.join(sorted(known - {'self'}))}."
+            guess = f"did you mean {close[0]!r}?" if close else listed
             raise TypeError(
                 f"{cls.__name__} has no argument {name!r}: {cls.instead.get(name, guess)}"
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import gpytorch
 import torch
 from botorch.exceptions.errors import InputDataError, ModelFittingError
-from botorch.exceptions.warnings import BotorchWarning
+from botorch.exceptions.warnings import BotorchWarning, InputDataWarning
 from botorch.fit import fit_gpytorch_mll
 from botorch.models.transforms.input import Normalize
 from botorch.models.utils.gpytorch_modules import (
@@ -25,6 +25,7 @@ from torch import Tensor
 from botorch_bkb.models import DTCGP
 from botorch_bkb.models.replicates import ReplicatedDTCGP
 from botorch_bkb.optimizers.history import History
+from botorch_bkb.validation import check_kernel
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,31 @@ class Hyperparameters:
         return self.offset + self.scale * values
 
 
+#: Ratio of the ranges of two inputs beyond which one length-scale does not serve both.
+MOST_RANGE = 1e3
+
+
+def warn_of_scales(arms: Tensor, kernel: Kernel) -> None:
+    r"""Warn where a given kernel has one length-scale for inputs of very different ranges."""
+    sides = arms.amax(0) - arms.amin(0)
+    low, high = sides[sides > 0].aminmax() if (sides > 0).any() else (sides[:1], sides[:1])
+    shared = any(
+        isinstance(part, Kernel)
+        and part.has_lengthscale
+        and part.ard_num_dims is None
+        and part.active_dims is None
+        for part in kernel.modules()
+    )
+    if shared and float(high) > MOST_RANGE * float(low):
+        warnings.warn(
+            "covar_module is given, so that inputs are taken as they are, and it has one "
+            f"length-scale for inputs whose ranges go from {float(low):.3g} to {float(high):.3g}: "
+            "scale them, or give each its own length-scale (ard_num_dims).",
+            InputDataWarning,
+            stacklevel=4,
+        )
+
+
 class Tuning:
     r"""Which hyperparameters are fitted, from where, and how inputs are scaled for that.
 
@@ -77,11 +103,9 @@ class Tuning:
                 f"noise_var must be positive and finite, got {noise_var}: use a small value such "
                 "as 1e-6 times the variance of the rewards where there is no noise."
             )
-        if covar_module is not None and not isinstance(covar_module, Kernel):
-            raise InputDataError(
-                f"covar_module must be a gpytorch kernel or None, got {covar_module!r}: pass for "
-                "instance gpytorch.kernels.RBFKernel()."
-            )
+        check_kernel(covar_module)
+        if covar_module is not None:
+            warn_of_scales(arms, covar_module)
         missing = covar_module is None or noise_var is None
         #: Whether rewards are standardised: where anything about them is unknown.
         self.standardise = missing or bool(refit)

@@ -82,6 +82,8 @@ class Optimizer(RemembersArguments):
     :class:`CompressedUCB`    threshold   one          compressed GP bandits, Theorem 3.2
     :class:`CompressedEI`     threshold   one          (picks use no width)
     :class:`CompressedMPI`    threshold   one          (picks use no width)
+    :class:`AdaBKB`           sampled     one          BKB, Theorem 2, over the cells of a tree
+    :class:`AdaBBKB`          sampled     sum          BBKB, Theorem 2, likewise
     ========================  ==========  ===========  =========================================
 
     Units: rewards, ``noise_var``, ``Yvar`` and :meth:`best` are in units of the rewards. If kernel
@@ -175,11 +177,24 @@ class Optimizer(RemembersArguments):
     #: Whether the dictionary is everything observed.
     exact: ClassVar[bool] = False
     instead: ClassVar[dict[str, str]] = {
-        "minimize": "rewards are maximised, negate them to minimise.",
-        "maximize": "rewards are maximised, negate them to minimise.",
+        **dict.fromkeys(
+            ("minimize", "maximize", "direction", "negate"),
+            "rewards are maximised, negate them to minimise.",
+        ),
+        **dict.fromkeys(
+            ("q", "batch_size"),
+            "ask(n) gives at most n points, and max_batch_size bounds every batch.",
+        ),
+        **dict.fromkeys(
+            ("num_restarts", "raw_samples"), "it belongs into acquisition_options, a dict."
+        ),
         "kernel": "it is called covar_module, as in BoTorch.",
+        "lengthscale": "it belongs to covar_module, a gpytorch kernel.",
         "noise": "it is called noise_var, the variance of a reward.",
         "beta": "it is called width, a number of standard deviations.",
+        "random_state": "it is called seed.",
+        "device": "it is that of arms or bounds.",
+        "dtype": "it is that of arms or bounds.",
     }
     default_acquisition: ClassVar[str] = "ucb"
     default_batch_rule: ClassVar[str] = "one"
@@ -253,8 +268,10 @@ class Optimizer(RemembersArguments):
         self._generator = torch.Generator()
         if seed is None:
             self._generator.seed()
-        else:
+        elif isinstance(seed, int):
             self._generator.manual_seed(seed)
+        else:
+            raise InputDataError(f"seed must be a whole number or None, got {seed!r}.")
         history = History.empty(rows.device)
         no_row = torch.zeros(1, dtype=torch.long, device=rows.device)
         self._state = State(
@@ -581,6 +598,8 @@ class Optimizer(RemembersArguments):
             >>> optimizer.best().index
             4
         """
+        if not self.num_observations:
+            raise InputDataError("There is no best point before the first result: tell one first.")
         state, table = self._state, self._table()
         rows = torch.arange(len(table.X), device=table.X.device)[self.domain.contenders(state)]
         mean, var = (t[rows] for t in table.moments())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.runs.points import Point, Reward, read_reward
 
@@ -71,6 +72,7 @@ class InOneCall(Evaluator):
     def __init__(self, objective: Objective, by_index: bool) -> None:
         super().__init__(objective, by_index)
         self._points: list[Point] = []
+        self._has_worked = False
 
     @property
     def busy(self) -> int:
@@ -94,7 +96,10 @@ class InOneCall(Evaluator):
         values: list[Any]
         try:
             values = self._split(self.objective(self._argument(points)), len(points))
+            self._has_worked = True
         except Exception as error:
+            if isinstance(error, InputDataError) and not self._has_worked:
+                raise  # it will never work
             values = [error] * len(points)
         self._points = []  # not before: what interrupts the call leaves them waiting
         each = (time.perf_counter() - start) / len(points)
@@ -126,10 +131,10 @@ class InOneCall(Evaluator):
                     f"the objective returned {column!r}, not {n} numbers ({error})"
                 ) from None
             if len(tensor) != n:
-                raise ValueError(
+                raise InputDataError(
                     f"the objective returned {len(tensor)} values for {n} points: it is called "
-                    "with a q x d tensor and returns q rewards; pass an executor for an objective "
-                    "of one point"
+                    "with a q x d tensor and returns q rewards; pass an executor (--workers on the "
+                    "command line) for an objective of one point"
                 )
             flat.append(tensor.tolist())
         return [row if len(row) > 1 else row[0] for row in zip(*flat, strict=True)]

@@ -91,7 +91,7 @@ def run(
         "timeout": timeout,
         "by_index": by_index,
     }
-    check_options(options, optimizer, executor, workers)
+    check_options(options, optimizer, executor, workers, callbacks)
     with ExitStack() as cleanup:
         book = None
         if journal is not None:
@@ -171,7 +171,7 @@ def resume(
         options |= {"by_index": False, **settings.get("run", {})}
         if budget is not None:
             options["budget"] = budget
-        check_options(options, optimizer, executor, workers)
+        check_options(options, optimizer, executor, workers, callbacks)
         past = replayed(book, optimizer)
         if options != settings.get("run"):
             book.set("run", options)
@@ -223,6 +223,7 @@ def check_options(
     optimizer: Optimizer,
     executor: AnyExecutor | None,
     workers: int | None,
+    callbacks: Sequence[Callback],
 ) -> None:
     r"""Raise where arguments of a run make no sense."""
     if not isinstance(optimizer, Optimizer):
@@ -237,9 +238,14 @@ def check_options(
     if not isinstance(retries, int) or retries < 0:
         raise InputDataError(f"retries must be a whole number, 0 or more, got {retries!r}.")
     check_between("timeout", options["timeout"], 0, float("inf"))
+    if not isinstance(callbacks, Sequence) or not all(isinstance(c, Callback) for c in callbacks):
+        raise InputDataError(
+            "callbacks must be a list of objects of classes derived from Callback, such as "
+            f"[StopAfter(60)], got {callbacks!r}."
+        )
     if executor is None:
-        for name in ("timeout", "asynchronous"):
-            if options[name]:
+        for name, value in {**options, "workers": workers}.items():
+            if name in ("timeout", "asynchronous", "workers") and value:
                 raise InputDataError(
                     f"{name} needs an executor: evaluations are made in one call without."
                 )

@@ -4,14 +4,20 @@ import warnings
 
 import pytest
 import torch
-from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from botorch.exceptions.errors import (
+    BotorchTensorDimensionError,
+    InputDataError,
+    UnsupportedError,
+)
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
 from gpytorch.kernels import Kernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.utils.warnings import NumericalWarning
+from torch import Tensor
 
-from botorch_bkb import DTCGP, RidgeLeverageSampling
+from botorch_bkb import DTCGP, RidgeLeverageSampling, select_baseline
 from tests.problems import regression
 
 
@@ -24,6 +30,30 @@ def test_values_that_are_not_finite_are_refused(which, value):
     data[which][3, 0] = value
     with pytest.raises(InputDataError, match=rf"{which} must be finite, got .* at \(3, 0\)"):
         DTCGP(**data)
+
+
+@pytest.mark.parametrize("which", ["train_X", "train_Y", "train_Yvar"])
+def test_arrays_and_lists_are_refused(which):
+    X, Y = regression(10)
+    data = {"train_X": X, "train_Y": Y, "train_Yvar": torch.full_like(Y, 0.1)}
+    for made in (Tensor.numpy, Tensor.tolist):
+        with pytest.raises(InputDataError, match=rf"{which} must be a tensor.*as_tensor\({which}"):
+            DTCGP(**{**data, which: made(data[which])})
+
+
+def test_what_is_no_kernel_is_refused():
+    with pytest.raises(InputDataError, match=r"gpytorch kernel or None, got 'rbf'"):
+        DTCGP(*regression(10), covar_module="rbf")
+
+
+def test_a_number_is_no_dictionary():
+    with pytest.raises(InputDataError, match=r"got 10: .* RidgeLeverageSampling\(max_size"):
+        DTCGP(*regression(20), dictionary=10)
+
+
+def test_a_baseline_is_chosen_from_sparse_models():
+    with pytest.raises(UnsupportedError, match="DTCGP or a CompressedGP, got SingleTaskGP"):
+        select_baseline(SingleTaskGP(*regression(10)), 3)
 
 
 def test_negative_variances_are_refused():

@@ -3,14 +3,15 @@ r"""Mistakes of a first hour: each says what was expected, what came, and what t
 from __future__ import annotations
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 from botorch.exceptions.warnings import InputDataWarning
-from gpytorch.kernels import RBFKernel
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
-from botorch_bkb import BBKB, AdaBKB, CompressedUCB, run
+from botorch_bkb import BBKB, AdaBKB, CompressedUCB, StopAfter, resume, run
 
 ARMS = torch.rand(30, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -21,9 +22,12 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
     [
         ("minimize", "rewards are maximised, negate them"),
         ("maximize", "rewards are maximised, negate them"),
+        ("direction", "rewards are maximised, negate them"),
+        ("batch_size", r"ask\(n\) gives at most n points"),
+        ("num_restarts", "it belongs into acquisition_options"),
         ("kernel", "it is called covar_module"),
         ("oversample", "did you mean 'oversampling'"),
-        ("xyz", "see its documentation"),
+        ("xyz", "there are acquisition, .*, width."),
     ],
 )
 @pytest.mark.parametrize("cls", [BBKB, CompressedUCB])
@@ -53,10 +57,24 @@ def test_arms_that_are_no_table(arms):
         BBKB(arms)
 
 
-@pytest.mark.parametrize("bounds", [[(0, 1), (0, 1)], torch.zeros(3, 2)])
-def test_bounds_as_pairs(bounds):
-    with pytest.raises(BotorchTensorDimensionError, match=r"2 x d tensor.*torch.tensor\(pairs"):
+@pytest.mark.parametrize(
+    ("bounds", "says"),
+    [
+        ([(0, 1), (0, 1)], r"torch.as_tensor\(bounds, dtype=torch.float64\), and append .T if"),
+        (BOUNDS.numpy(), r"torch.as_tensor\(bounds, dtype=torch.float64\), and append .T if"),
+        (torch.zeros(3, 2), r"got shape \(3, 2\): if its rows are pairs \(lower, upper\), pass"),
+    ],
+)
+def test_bounds_of_another_form(bounds, says):
+    with pytest.raises(BotorchTensorDimensionError, match=f"2 x d tensor.*{says}"):
         BBKB(bounds=bounds)
+
+
+def test_bounds_that_bound_nothing():
+    with pytest.raises(InputDataError, match=r"convert integers with .double\(\)"):
+        BBKB(bounds=BOUNDS.long())
+    with pytest.raises(InputDataError, match=r"got nan at .*choose finite ends"):
+        BBKB(bounds=BOUNDS / 0)
     with pytest.raises(InputDataError, match=r"got 1.0 and 0.0 in column 0: swap them"):
         AdaBKB(BOUNDS.flip(0))
 
@@ -64,6 +82,51 @@ def test_bounds_as_pairs(bounds):
 def test_a_kernel_by_name_is_refused():
     with pytest.raises(InputDataError, match=r"gpytorch kernel or None, got 'rbf': pass for"):
         BBKB(ARMS, covar_module="rbf")
+
+
+@pytest.mark.parametrize("kernel", [RBFKernel(), ScaleKernel(MaternKernel())])
+def test_a_given_kernel_does_not_scale_inputs(kernel):
+    apart = torch.tensor([1e6, 1.0])
+    with pytest.warns(
+        InputDataWarning, match=r"ranges go from 0\.\d+ to .*e\+05: scale them"
+    ) as said:
+        BBKB(ARMS * apart, covar_module=kernel, noise_var=0.1)
+    assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BBKB(ARMS * apart, covar_module=RBFKernel(ard_num_dims=2), noise_var=0.1)
+        BBKB(ARMS * apart)
+        BBKB(torch.ones(3, 2, dtype=torch.float64), covar_module=kernel, noise_var=0.1)
+
+
+@pytest.mark.parametrize("domain", [{"arms": ARMS}, {"bounds": BOUNDS}])
+def test_there_is_no_best_point_before_the_first_result(domain):
+    with pytest.raises(InputDataError, match="no best point before the first result: tell one"):
+        BBKB(**domain).best()
+
+
+def test_arguments_of_other_types():
+    with pytest.raises(InputDataError, match="seed must be a whole number or None, got '0'"):
+        BBKB(ARMS, seed="0")
+    with pytest.raises(InputDataError, match=r"discrete_dims must map coordinates.*got \[0\]"):
+        BBKB(bounds=BOUNDS, discrete_dims=[0])
+    for callbacks in (StopAfter(10), [print]):
+        with pytest.raises(InputDataError, match=r"callbacks must be a list.*\[StopAfter\(60\)\]"):
+            run(BBKB(ARMS), len, 2, callbacks=callbacks)
+    with pytest.raises(InputDataError, match="workers needs an executor"):
+        run(BBKB(ARMS), len, 2, workers=4)
+
+
+def test_an_objective_of_one_point_without_an_executor_costs_nothing(tmp_path):
+    def one(X):
+        return -X.square().sum()
+
+    path = tmp_path / "run.sqlite"
+    optimizer = BBKB(bounds=BOUNDS, seed=0)
+    with pytest.raises(InputDataError, match=r"returned 1 values for 6 points.*pass an executor"):
+        run(optimizer, one, 8, journal=path, progress=False)
+    with ThreadPoolExecutor(1) as pool:
+        assert len(resume(path, one, executor=pool, progress=False).Y) == 8
 
 
 def test_an_objective_that_returns_nothing(caplog):

@@ -12,7 +12,8 @@ class GPUCB(Optimizer):
 
     Args:
         arms: An ``A x d`` tensor.
-        kwargs: See :class:`~botorch_bkb.optimizers.Optimizer`.
+        kwargs: ``bounds`` in place of ``arms``, ``covar_module``, ``noise_var``, ``seed`` and all
+            else: see ``help(botorch_bkb.optimizers.Optimizer)``. Rewards are maximised.
 
     Example:
         >>> import torch
@@ -44,7 +45,8 @@ class MiniGPUCB(GPUCB):
 
     Args:
         arms: An ``A x d`` tensor.
-        kwargs: See :class:`~botorch_bkb.optimizers.Optimizer`.
+        kwargs: ``bounds`` in place of ``arms``, ``covar_module``, ``noise_var``, ``seed`` and all
+            else: see ``help(botorch_bkb.optimizers.Optimizer)``. Rewards are maximised.
 
     Example:
         >>> import torch
@@ -66,7 +68,8 @@ class GPBUCB(GPUCB):
 
     Args:
         arms: An ``A x d`` tensor.
-        kwargs: See :class:`~botorch_bkb.optimizers.Optimizer`.
+        kwargs: ``bounds`` in place of ``arms``, ``covar_module``, ``noise_var``, ``seed`` and all
+            else: see ``help(botorch_bkb.optimizers.Optimizer)``. Rewards are maximised.
 
     Example:
         >>> import torch
@@ -92,7 +95,8 @@ class BKB(Optimizer):
 
     Args:
         arms: An ``A x d`` tensor.
-        kwargs: See :class:`~botorch_bkb.optimizers.Optimizer`.
+        kwargs: ``bounds`` in place of ``arms``, ``covar_module``, ``noise_var``, ``seed`` and all
+            else: see ``help(botorch_bkb.optimizers.Optimizer)``. Rewards are maximised.
 
     Example:
         >>> import torch
@@ -116,7 +120,8 @@ class BBKB(Optimizer):
 
     Args:
         arms: An ``A x d`` tensor.
-        kwargs: See :class:`~botorch_bkb.optimizers.Optimizer`.
+        kwargs: ``bounds`` in place of ``arms``, ``covar_module``, ``noise_var``, ``seed`` and all
+            else: see ``help(botorch_bkb.optimizers.Optimizer)``. Rewards are maximised.
 
     Example:
         >>> import torch
@@ -145,7 +150,7 @@ class EpsilonGreedy(BBKB):
 
     Args:
         arms: An ``A x d`` tensor.
-        kwargs: See :class:`~botorch_bkb.optimizers.Optimizer`; ``epsilon`` is 0.1 by default.
+        kwargs: As for :class:`BBKB`; ``epsilon`` is 0.1 by default.
 
     Example:
         >>> import torch

@@ -27,18 +27,24 @@ from botorch_bkb.validation import check_finite, check_positive_integer
 
 def check_bounds(bounds: Any) -> None:
     r"""Raise unless ``bounds`` is a finite ``2 x d`` tensor, lower below upper."""
-    if not isinstance(bounds, Tensor) or bounds.dim() != 2 or bounds.shape[0] != 2:
-        got = f"shape {tuple(bounds.shape)}" if isinstance(bounds, Tensor) else repr(bounds)[:80]
+    expected = "bounds must be a 2 x d tensor, the lower ends in its first row"
+    if not isinstance(bounds, Tensor):
         raise BotorchTensorDimensionError(
-            f"bounds must be a 2 x d tensor, the lower ends in its first row, got {got}: of pairs "
-            "(lower, upper) make it with torch.tensor(pairs, dtype=torch.float64).T."
+            f"{expected}, got {' '.join(repr(bounds).split())[:80]}: convert it with "
+            "torch.as_tensor(bounds, dtype=torch.float64), and append .T if these are pairs "
+            "(lower, upper)."
+        )
+    if bounds.dim() != 2 or bounds.shape[0] != 2:
+        raise BotorchTensorDimensionError(
+            f"{expected}, got shape {tuple(bounds.shape)}: if its rows are pairs (lower, upper), "
+            "pass bounds.T; a table of candidates is the `arms` of BKB or BBKB."
         )
     if bounds.shape[1] == 0 or not bounds.is_floating_point():
         raise InputDataError(
             f"bounds must be floating point with at least one column, got {bounds.dtype} of shape "
-            f"{tuple(bounds.shape)}."
+            f"{tuple(bounds.shape)}: convert integers with .double()."
         )
-    check_finite("bounds", bounds)
+    check_finite("bounds", bounds, "choose finite ends, and a logarithmic scale for wide ranges")
     if not (bounds[0] < bounds[1]).all():
         bad = int(torch.nonzero(bounds[0] >= bounds[1])[0])
         raise InputDataError(

@@ -58,6 +58,11 @@ class Search:
             for key in ("inequality_constraints", "equality_constraints")
             if self.options.get(key)
         }
+        if not isinstance(discrete_dims or {}, Mapping):
+            raise InputDataError(
+                "discrete_dims must map coordinates to their values, such as {2: [16, 32, 64]}, "
+                f"got {discrete_dims!r}."
+            )
         self.discrete = {i: self._values(i, v) for i, v in (discrete_dims or {}).items()}
         for i, value in self.fixed.items():
             self._check_inside(i, bounds.new_tensor([value]), "fixed_features")
