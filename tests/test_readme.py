@@ -19,7 +19,7 @@ def blocks(language: str) -> list[str]:
 def test_python_blocks_run(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
-    exec(compile(block, "README.md", "exec"), {})
+    exec(compile(block, "README.md", "exec"), {"__name__": "__main__"})
 
 
 def test_there_are_two_set_up_lines():
