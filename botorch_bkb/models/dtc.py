@@ -83,8 +83,9 @@ class DTCGP(SparseGP):
         outcome_transform: As in ``SingleTaskGP``: ``Standardize`` by default, None for none.
         input_transform: As in ``SingleTaskGP``.
         dictionary: A rule (:mod:`botorch_bkb.dictionaries`), a BoTorch inducing point
-            allocator, a LongTensor of row indices of ``train_X``, or None: all points up to
-            500, beyond that ridge leverage sampling capped at 1,000.
+            allocator, a LongTensor of row indices of ``train_X``, or None: ridge leverage
+            sampling capped at 1,000, and all points up to 500 of them or where more than half
+            would be sampled (:class:`Automatic`).
         trace_term: Add Titsias' trace term ``-1/2 sum_i (k(x_i,x_i) - |z(x_i)|^2) / lambda_i``
             to the marginal likelihood, which makes it a lower bound of the exact one.
 
