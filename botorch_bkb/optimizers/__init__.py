@@ -15,6 +15,7 @@ from botorch_bkb.optimizers.algorithms import (
     MiniGPUCB,
 )
 from botorch_bkb.optimizers.compression import Compression
+from botorch_bkb.optimizers.known import Known
 from botorch_bkb.optimizers.optimizer import Optimizer
 from botorch_bkb.optimizers.suggestion import (
     BatchCompleteError,
@@ -42,6 +43,7 @@ __all__ = [
     "ConvergedError",
     "Convergence",
     "EpsilonGreedy",
+    "Known",
     "MiniGPUCB",
     "Optimizer",
     "Progress",
