@@ -299,7 +299,7 @@ def claims(runs: dict[Case, Run], report: Report) -> None:
 
 def draw(runs: dict[Case, Run], report: Report) -> None:
     r"""Scores of recommendations against evaluations and against seconds."""
-    with report.picture("realistic", 1, 2) as axes:
+    with report.picture("realistic", 1, 2, figsize=(10.5, 3.6)) as axes:
         for i, method in enumerate(METHODS):
             some = of(runs, method=method)
             scores = np.stack([r.scores.mean(-1) for r in some])
