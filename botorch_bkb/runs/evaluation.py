@@ -99,7 +99,7 @@ class InOneCall(Evaluator):
             self._has_worked = True
         except Exception as error:
             if isinstance(error, InputDataError) and not self._has_worked:
-                raise  # it will never work
+                raise  # it is one of single points: nobody need pay for these
             values = [error] * len(points)
         self._points = []  # not before: what interrupts the call leaves them waiting
         each = (time.perf_counter() - start) / len(points)
@@ -131,7 +131,8 @@ class InOneCall(Evaluator):
                     f"the objective returned {column!r}, not {n} numbers ({error})"
                 ) from None
             if len(tensor) != n:
-                raise InputDataError(
+                one_point = len(tensor) == 1 < n
+                raise (InputDataError if one_point else ValueError)(
                     f"the objective returned {len(tensor)} values for {n} points: it is called "
                     "with a q x d tensor and returns q rewards; pass an executor (--workers on the "
                     "command line) for an objective of one point"

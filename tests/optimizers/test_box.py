@@ -222,7 +222,7 @@ def test_a_box_has_no_arms():
     optimizer = BKB(bounds=BOUNDS, seed=0)
     with pytest.raises(UnsupportedError, match="no arms"):
         optimizer.set_arms(BOUNDS)
-    assert optimizer.best().mean == 0.0 and len(optimizer.dictionary) == 0
+    assert len(optimizer.dictionary) == 0
 
 
 @pytest.mark.parametrize("points", [[[0.5, 11.0]], [[0.5]], [0.5, 1.0], [[math.nan, 0.0]], "no"])

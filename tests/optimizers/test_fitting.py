@@ -134,7 +134,7 @@ def test_known_noise_levels_replace_the_fitted_noise():
     hyper = optimizer._state.hyper
     assert hyper.noise_var * hyper.scale**2 == pytest.approx(0.1)
     few = BBKB(problem.arms, seed=0)
-    few.best()  # a table with the noise of the prior
+    few.gap()  # makes a table with the noise of the prior
     few.tell(rows[:3], problem.rewards(rows[:3]), Yvar=torch.full((3,), 0.1))
     assert few._table().noise_var == few._state.hyper.noise_var
     late = BBKB(problem.arms, seed=0)

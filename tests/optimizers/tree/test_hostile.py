@@ -252,7 +252,7 @@ def optimizer_view(optimizer):
         len(optimizer.pending),
         optimizer.num_observations,
         len(optimizer._state.added),
-        optimizer.best().mean,
+        optimizer.best().mean if optimizer.num_observations else None,
     )
 
 
