@@ -226,6 +226,9 @@ def claims(report: Report, figures: Figures) -> None:
             boxes = problems_of(figures, knob, over_a_box=True)
             claim(report, figures, knob, "over a box", boxes)
             claim(report, figures, knob, "over a box", boxes, "simple")
+            for noise in NOISES:
+                some = [p for p in boxes if BOXES[p][1] == noise]
+                claim(report, figures, knob, f"over a box, noise {noise:g}", some)
 
 
 def claim(
