@@ -53,7 +53,7 @@ def checked(command: Callable[[argparse.Namespace], None], options: argparse.Nam
     r"""Errors as a line, not as a traceback."""
     try:
         command(options)
-    except (BotorchError, ImportError, OSError, ValueError) as error:
+    except (BotorchError, ImportError, OSError) as error:
         sys.exit(f"error: {error}")
 
 

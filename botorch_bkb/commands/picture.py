@@ -24,6 +24,10 @@ def picture(path: Path) -> Iterator[Any]:
     yield axes
     for ax in axes:
         ax.grid(alpha=0.3)
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
+    try:
+        figure.savefig(path, dpi=100)
+    except ValueError as error:  # matplotlib knows the format by the name
+        raise OSError(f"{path} cannot be drawn: {error}") from error
+    finally:
+        plt.close(figure)
     print(f"picture    {path.resolve()}")

@@ -24,6 +24,10 @@ class Answer(NamedTuple):
     seconds: float
 
 
+class OfSinglePoints(InputDataError):
+    r"""The objective is one of single points and was called with several."""
+
+
 class EvaluatorLost(Exception):
     r"""Nothing can be evaluated any more."""
 
@@ -98,8 +102,8 @@ class InOneCall(Evaluator):
             values = self._split(self.objective(self._argument(points)), len(points))
             self._has_worked = True
         except Exception as error:
-            if isinstance(error, InputDataError) and not self._has_worked:
-                raise  # it is one of single points: nobody need pay for these
+            if isinstance(error, OfSinglePoints) and not self._has_worked:
+                raise  # nobody need pay for these
             values = [error] * len(points)
         self._points = []  # not before: what interrupts the call leaves them waiting
         each = (time.perf_counter() - start) / len(points)
@@ -131,8 +135,8 @@ class InOneCall(Evaluator):
                     f"the objective returned {column!r}, not {n} numbers ({error})"
                 ) from None
             if len(tensor) != n:
-                one_point = len(tensor) == 1 < n
-                raise (InputDataError if one_point else ValueError)(
+                kind = OfSinglePoints if len(tensor) == 1 < n else ValueError
+                raise kind(
                     f"the objective returned {len(tensor)} values for {n} points: it is called "
                     "with a q x d tensor and returns q rewards; pass an executor (--workers on the "
                     "command line) for an objective of one point"

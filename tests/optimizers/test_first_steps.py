@@ -129,6 +129,19 @@ def test_an_objective_of_one_point_without_an_executor_costs_nothing(tmp_path):
         assert len(resume(path, one, executor=pool, progress=False).Y) == 8
 
 
+def test_an_objective_that_raises_what_botorch_does_fails_and_the_run_goes_on():
+    calls = []
+
+    def refuses_once(X):
+        calls.append(len(X))
+        if len(calls) == 1:
+            raise InputDataError("not today")
+        return -X.square().sum(-1)
+
+    result = run(BBKB(bounds=BOUNDS, seed=0), refuses_once, 8, progress=False)
+    assert result.num_failed == calls[0] == 6 and len(result.Y) == 2
+
+
 def test_an_objective_that_returns_nothing(caplog):
     result = run(BBKB(ARMS, seed=0), lambda X: None, 2, progress=False)
     assert result.num_failed == 2
