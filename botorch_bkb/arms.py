@@ -22,6 +22,7 @@ from torch import Tensor
 
 from botorch_bkb.belief import Belief, chunks, dictionary_root, kernel_diagonal, kernel_matrix
 from botorch_bkb.linalg import Extension, Observed, SlidingFactor, solve_rows
+from botorch_bkb.rows import Room
 
 #: Changes of the dictionary after which the table is rebuilt against the drift of rounding errors.
 CHANGES_BEFORE_REBUILD = 64
@@ -111,6 +112,7 @@ class ArmTable:
         keep: bool = True,
     ) -> None:
         self.X, self.kernel, self.noise_var, self.keep = X, kernel, noise_var, keep
+        self._room = Room()
         zeros = X.new_zeros(len(X), dtype=torch.float64)
         self.counts = zeros if counts is None else zeros + counts
         self.sums = zeros.clone() if sums is None else zeros + sums
@@ -137,15 +139,15 @@ class ArmTable:
         r"""Leverage scores ``tau = var / lambda``, ``A``."""
         return self.variance() / self.noise_var
 
-    def residual(self) -> Tensor:
-        r"""What the dictionary does not explain, ``k(x,x) - |z(x)|^2``, ``A``."""
-        return self._residual.clamp_min(0)
+    def residual(self, rows: Tensor | slice | int = slice(None)) -> Tensor:
+        r"""What the dictionary does not explain, ``k(x,x) - |z(x)|^2``, of all or some rows."""
+        return self._residual[rows].clamp_min(0)
 
     def moments_at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         r"""Means and variances of a few rows, without bringing all up to date."""
         z = self.coordinates(rows).double()
         quad = squares_in(self._factor.Q, z)
-        return z @ self._coefficients(), self._residual[rows].clamp_min(0) + quad
+        return z @ self._coefficients(), self.residual(rows) + quad
 
     def settled_variance(self, rows: Tensor) -> Tensor:
         r"""Variances of some rows when the dictionary was set: what it is next drawn by."""
@@ -306,24 +308,28 @@ class ArmTable:
 
     @torch.no_grad()
     def extend(self, X: Tensor) -> None:
-        r"""Add ``h x d`` rows at the end."""
+        r"""Add ``h x d`` rows at the end, in ``O(m^2)`` each whatever the number of the others."""
         prior, z = kernel_diagonal(self.kernel, X), self._embed(X)
         residual = prior - squares(z) + squares(z @ self._factor.N)
-        quad = squares_in(self._factor.Q, z)
-        more = {"_prior": prior, "_residual": residual, "_quad": quad}
-        more["_mean"] = z @ self._coefficients()
+        quad, mean = squares_in(self._factor.Q, z), z @ self._coefficients()
+        variance = residual.clamp_min(0) + quad
+        if self._read is not None:
+            self._read = (
+                self._room.append("mean read", self._read[0], mean),
+                self._room.append("variance read", self._read[1], variance),
+            )
+        more = {"X": X, "_prior": prior, "_residual": residual, "_mean": mean}
         more["counts"] = more["sums"] = torch.zeros_like(prior)
         if self._settled is not None:
-            more["_settled"] = residual.clamp_min(0) + quad
+            more["_settled"] = variance
         if self._Z is not None:
-            self._Z = _with_rows(self._Z, len(X))
-            self._Z[-len(X) :, : z.shape[-1]] = z.to(self._Z)
+            unused = self._Z.shape[-1] - z.shape[-1]
+            more["_Z"] = torch.nn.functional.pad(z, (0, unused))
         # What waits will be taken off these rows too.
         for thin in self._waiting:
-            quad += squares(z @ thin)
-        for name, values in {**more, "X": X}.items():
-            setattr(self, name, torch.cat([getattr(self, name), values]))
-        self._read = None
+            quad = quad + squares(z @ thin)
+        for name, values in {**more, "_quad": quad}.items():
+            setattr(self, name, self._room.append(name, getattr(self, name), values))
 
     def _exchanged(self, dictionary: Tensor) -> tuple[Tensor, Tensor]:
         r"""Positions in the present dictionary that leave, and rows that join."""
@@ -479,17 +485,6 @@ class ArmTable:
             if self._Z is not None:
                 self._Z[block, : len(coef)] = Z.to(self._Z)
         self._waiting = []
-
-
-def _with_rows(Z: Tensor, more: int) -> Tensor:
-    r"""``Z`` with room for more rows at the end: a longer view, or now and then a copy."""
-    rows, columns = Z.shape
-    room = Z.untyped_storage().nbytes() // Z.element_size() // columns
-    if rows + more > room:
-        larger = Z.new_empty(rows + more + max(64, rows // 8), columns)
-        larger[:rows] = Z
-        Z = larger
-    return torch.as_strided(Z, (rows + more, columns), (columns, 1))
 
 
 def squares_in(Q: Tensor, z: Tensor) -> Tensor:

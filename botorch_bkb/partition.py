@@ -17,6 +17,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bkb.belief import kernel_diagonal
+from botorch_bkb.rows import Room
 
 #: How far apart two points are, row by row: ``q x d, q x d -> q``.
 Metric = Callable[[Tensor, Tensor], Tensor]
@@ -118,13 +119,16 @@ class PartitionTree:
         high.diagonal().copy_(self.upper[cell])
         return int(metric(low, high).argmax())
 
-    def split(self, cell: int, axis: int, num_children: int) -> PartitionTree:
+    def split(
+        self, cell: int, axis: int, num_children: int, room: Room | None = None
+    ) -> PartitionTree:
         r"""Cut a leaf into equal slices along one coordinate; they tile it exactly.
 
         Args:
             cell: Id of the leaf.
             axis: The coordinate.
             num_children: How many slices; their ids are the next ones.
+            room: Where one tree after another is made, so that few of their cells are copied.
         """
         if not self.is_leaf[cell]:
             raise InputDataError(f"Only leaves can be split, got cell {cell}, which is none.")
@@ -137,13 +141,10 @@ class PartitionTree:
         parent = torch.full_like(self.parent[:1], cell).expand(num_children)
         is_leaf = torch.cat([self.is_leaf, torch.ones_like(parent, dtype=torch.bool)])
         is_leaf[cell] = False
-        return PartitionTree(
-            torch.cat([self.lower, lower]),
-            torch.cat([self.upper, upper]),
-            torch.cat([self.parent, parent]),
-            torch.cat([self.depth, self.depth[parent] + 1]),
-            is_leaf,
-        )
+        more = {"lower": lower, "upper": upper, "parent": parent, "depth": self.depth[parent] + 1}
+        room = Room() if room is None else room
+        longer = {name: room.append(name, getattr(self, name), rows) for name, rows in more.items()}
+        return PartitionTree(is_leaf=is_leaf, **longer)
 
     def to_dict(self) -> dict[str, Any]:
         r"""The tensors by name."""

@@ -1,4 +1,4 @@
-r"""Which row of a table equals a given input, without comparing with all of them."""
+r"""Tables that are large: which row equals a given input, and rows added at the end."""
 
 from __future__ import annotations
 
@@ -63,6 +63,39 @@ def hashes(X: Tensor) -> Tensor:
     for column in bits.mT:  # the order of columns matters
         total = (total ^ ((total >> 29) & LOW)) * MIX[0] + column
     return total
+
+
+class Room:
+    r"""Spare room behind named tensors: most rows are added to them without copying the others.
+
+    Example:
+        >>> import torch
+        >>> room, X = Room(), torch.zeros(2)
+        >>> X = room.append("X", X, torch.ones(1))
+        >>> room.append("X", X, torch.ones(1)), X
+        (tensor([0., 0., 1., 1.]), tensor([0., 0., 1.]))
+    """
+
+    def __init__(self) -> None:
+        self._whole: dict[str, Tensor] = {}
+        self._used: dict[str, Tensor] = {}
+
+    def append(self, name: str, rows: Tensor, more: Tensor) -> Tensor:
+        r"""``rows`` with ``more`` below them; both keep what they are.
+
+        Args:
+            name: Of the tensor.
+            rows: What this returned last under that name, or anything else, which is copied.
+            more: Rows of the same shape.
+        """
+        n, end = len(rows), len(rows) + len(more)
+        # Behind anything but the last that was returned there may be rows of somebody else.
+        if self._used.get(name) is not rows or end > len(self._whole[name]):
+            self._whole[name] = rows.new_empty(end + max(64, end // 8), *rows.shape[1:])
+            self._whole[name][:n] = rows
+        self._whole[name][n:end] = more
+        self._used[name] = self._whole[name][:end]
+        return self._used[name]
 
 
 def take_rows(first: Tensor, more: Tensor, rows: Tensor) -> Tensor:

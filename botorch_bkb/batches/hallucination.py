@@ -49,9 +49,9 @@ class Hallucination:
         return self.table.residual()
 
     def _residual_of(self, row: int) -> float:
-        if row >= len(self._residual):  # added since
-            del self._residual
-        return float(self._residual[row]) - self._lost.get(row, 0.0)
+        is_new = row >= len(self._residual)
+        residual = self.table.residual(row) if is_new else self._residual[row]
+        return float(residual) - self._lost.get(row, 0.0)
 
     def _z(self, row: int) -> Tensor:
         if row not in self._coordinates:

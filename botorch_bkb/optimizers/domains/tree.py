@@ -33,6 +33,7 @@ from botorch_bkb.optimizers.domains.box_batches import BoxRows
 from botorch_bkb.optimizers.domains.domain import Situation, Strategy
 from botorch_bkb.optimizers.state import State
 from botorch_bkb.partition import Metric, PartitionTree, kernel_metric
+from botorch_bkb.rows import Room, RowIndex
 from botorch_bkb.validation import check_positive_integer
 
 #: Cells split for one pick; then the best is evaluated, small as its uncertainty may be. A radius
@@ -164,6 +165,7 @@ class TreeBatch(BoxRows):
         self._varies = self._variation(torch.arange(len(self.tree), device=self.cells.device))
         self.index = self._start_index()
         self._seen = torch.zeros_like(self.cells)
+        self._room = Room()
         for row in self.stragglers:
             self._hallucination.pick(row)
         for row in self.lost:
@@ -253,33 +255,43 @@ class TreeBatch(BoxRows):
 
     def _split(self, cell: int) -> None:
         n, N = len(self.tree), self.domain.num_children
-        self.tree = self.tree.split(cell, self.tree.longest_side(cell, self._metric), N)
+        axis = self.tree.longest_side(cell, self._metric)
+        self.tree = self.tree.split(cell, axis, N, self._room)
         ids = torch.arange(n, n + N, device=self.cells.device)
         rows = self._rows_of(self.tree.centres(ids), int(self.cells[cell]))
-        self.cells = torch.cat([self.cells, rows])
         self._mean, self._var = self.table.moments()
-        self._varies = torch.cat([self._varies, self._variation(ids)])
-        self.index = torch.cat([self.index, torch.zeros_like(self._varies[n:])])
-        self._seen = torch.cat([self._seen, torch.zeros_like(ids)])
+        varies, zeros = self._variation(ids), torch.zeros_like(ids)
+        for name, more in (
+            ("cells", rows), ("_varies", varies), ("index", zeros), ("_seen", zeros),
+        ):  # fmt: skip
+            setattr(self, name, self._room.append(name, getattr(self, name), more))
         self.index[cell] = -torch.inf
         for child in ids.tolist():
             self._refresh(child)
+
+    @cached_property
+    def _told(self) -> tuple[RowIndex, Tensor] | None:
+        r"""Rows that are no centres, with what finds them: points nobody asked for."""
+        is_centre = torch.zeros(len(self.inputs), dtype=torch.bool, device=self.cells.device)
+        is_centre[self.cells] = True
+        rows = torch.nonzero(~is_centre).squeeze(-1)
+        return (RowIndex(self.inputs[rows]), rows) if len(rows) else None
 
     def _rows_of(self, centres: Tensor, parent: int) -> Tensor:
         r"""Rows of the centres of new cells; that in the middle is the parent's."""
         rows = torch.full((len(centres),), -1, device=centres.device)
         if len(centres) % 2:
             rows[len(centres) // 2] = parent
-        for i in torch.nonzero(rows < 0).squeeze(-1).tolist():
-            equal = torch.nonzero((self.inputs == centres[i]).all(-1))
-            if len(equal):
-                rows[i] = int(equal[0])
+        if self._told is not None:  # centres of other cells cannot be equal
+            index, told = self._told
+            found = index.find(centres)
+            rows = torch.where((rows < 0) & (found >= 0), told[found], rows)
         new = rows < 0
         if new.any():
             X, start = centres[new], len(self.inputs)
             rows[new] = torch.arange(start, start + len(X), device=rows.device)
             self._add(X)
-            self.inputs = torch.cat([self.inputs, X])
+            self.inputs = self._room.append("inputs", self.inputs, X)
         return rows
 
     def _score_at_start(self, row: int) -> float:
