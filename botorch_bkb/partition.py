@@ -113,35 +113,66 @@ class PartitionTree:
 
     def longest_side(self, cell: int, metric: Metric) -> int:
         r"""The coordinate along which the centres of opposite faces are farthest apart."""
-        centre, d = self.centres(slice(cell, cell + 1)).squeeze(0), self.lower.shape[-1]
-        low, high = centre.repeat(d, 1), centre.repeat(d, 1)
-        low.diagonal().copy_(self.lower[cell])
-        high.diagonal().copy_(self.upper[cell])
-        return int(metric(low, high).argmax())
+        return int(self.longest_sides(torch.tensor([cell], device=self.parent.device), metric))
 
-    def split(
-        self, cell: int, axis: int, num_children: int, room: Room | None = None
-    ) -> PartitionTree:
+    def longest_sides(self, ids: Tensor, metric: Metric) -> Tensor:
+        r"""The same of ``q`` cells at a time."""
+        centres, d = self.centres(ids), self.lower.shape[-1]
+        low, high = (centres.unsqueeze(-2).repeat(1, d, 1) for _ in range(2))
+        low.diagonal(dim1=-2, dim2=-1).copy_(self.lower[ids])
+        high.diagonal(dim1=-2, dim2=-1).copy_(self.upper[ids])
+        return metric(low.flatten(0, 1), high.flatten(0, 1)).reshape(-1, d).argmax(-1)
+
+    def split(self, cell: int, axis: int, num_children: int) -> PartitionTree:
         r"""Cut a leaf into equal slices along one coordinate; they tile it exactly.
 
         Args:
             cell: Id of the leaf.
             axis: The coordinate.
             num_children: How many slices; their ids are the next ones.
+        """
+        ids, axes = torch.tensor([[cell], [axis]], device=self.parent.device)
+        return self.with_children(ids, *self.slices(ids, axes, num_children))
+
+    def slices(self, ids: Tensor, axes: Tensor, num_children: int) -> tuple[Tensor, Tensor]:
+        r"""Lower and upper corners of the children of ``q`` cells, ``q x num_children x d``.
+
+        Args:
+            ids: ``q`` ids.
+            axes: ``q`` coordinates along which they are cut.
+            num_children: How many slices of each.
+        """
+        each = torch.arange(len(ids), device=ids.device)
+        low, high = self.lower[ids, axes], self.upper[ids, axes]
+        steps = torch.arange(num_children + 1, dtype=low.dtype, device=low.device) / num_children
+        cuts = low.unsqueeze(-1) + steps * (high - low).unsqueeze(-1)
+        cuts[:, -1] = high  # to the last bit
+        lower, upper = (
+            t[ids].unsqueeze(-2).repeat(1, num_children, 1) for t in (self.lower, self.upper)
+        )
+        lower[each, :, axes], upper[each, :, axes] = cuts[:, :-1], cuts[:, 1:]
+        return lower, upper
+
+    def with_children(
+        self, ids: Tensor, lower: Tensor, upper: Tensor, room: Room | None = None
+    ) -> PartitionTree:
+        r"""The tree in which ``q`` leaves have children, whose ids are the next ones.
+
+        Args:
+            ids: Ids of the leaves, without repetition.
+            lower: ``q x num_children x d`` lower corners.
+            upper: The upper ones.
             room: Where one tree after another is made, so that few of their cells are copied.
         """
-        if not self.is_leaf[cell]:
-            raise InputDataError(f"Only leaves can be split, got cell {cell}, which is none.")
-        low, high = self.lower[cell, axis], self.upper[cell, axis]
-        steps = torch.arange(num_children + 1, dtype=low.dtype, device=low.device) / num_children
-        cuts = low + steps * (high - low)
-        cuts[-1] = high  # to the last bit
-        lower, upper = (t[cell].repeat(num_children, 1) for t in (self.lower, self.upper))
-        lower[:, axis], upper[:, axis] = cuts[:-1], cuts[1:]
-        parent = torch.full_like(self.parent[:1], cell).expand(num_children)
+        if not self.is_leaf[ids].all():
+            raise InputDataError(
+                f"Only leaves can be split, got cells {ids.tolist()}, not all of which are leaves."
+            )
+        parent = ids.repeat_interleave(lower.shape[-2])
         is_leaf = torch.cat([self.is_leaf, torch.ones_like(parent, dtype=torch.bool)])
-        is_leaf[cell] = False
-        more = {"lower": lower, "upper": upper, "parent": parent, "depth": self.depth[parent] + 1}
+        is_leaf[ids] = False
+        more = {"lower": lower.flatten(0, 1), "upper": upper.flatten(0, 1), "parent": parent}
+        more["depth"] = self.depth[parent] + 1
         room = Room() if room is None else room
         longer = {name: room.append(name, getattr(self, name), rows) for name, rows in more.items()}
         return PartitionTree(is_leaf=is_leaf, **longer)

@@ -40,7 +40,8 @@ class AdaBKB(BKB):
             middle keeps its parent's centre.
         max_depth: Cells of this depth are not split; by default ``8 d``.
         radius: ``"kernel"`` (``d_k`` from the centre to the farthest corner), ``(v1, rho)`` for
-            the paper's ``g(v1 rho^h)``, or a function of the tree.
+            the paper's ``g(v1 rho^h)``, or a function ``(tree, ids, metric)`` of the corners and
+            depths of cells.
         kwargs: See :class:`~botorch_bkb.optimizers.Optimizer`. With the kernel's own radius the
             kernel must fall with the distance in each coordinate, as RBF and Matern kernels do.
 

@@ -21,6 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from botorch.exceptions.errors import InputDataError
@@ -39,9 +40,12 @@ from botorch_bkb.validation import check_positive_integer
 #: Cells split for one pick; then the best is evaluated, small as its uncertainty may be. A radius
 #: that hardly shrinks would have an ask split cells for ever. All indices stay bounds.
 MOST_SPLITS = 1000
+#: Cells of which it is found at a time what they are cut into.
+MOST_AHEAD = 256
 #: Points at which a kernel is tried.
 SAMPLE = 64
-#: How far a function of norm one varies within the cells ``ids`` of a tree.
+#: How far a function of norm one varies within the cells ``ids`` of a tree, some of which may only
+#: be looked at: it depends on corners and depths, not on the numbers of cells.
 Radius = Callable[[PartitionTree, Tensor, Metric], Tensor]
 
 
@@ -140,8 +144,23 @@ class Tree(Box):
         return float(TreeBatch(self, strategy, situation).index.max())
 
 
+class Children(NamedTuple):
+    r"""The cells a leaf would be cut into, ``N`` of them."""
+
+    lower: Tensor  #: ``N x d`` corners
+    upper: Tensor
+    rows: Tensor  #: of their centres in the table
+    varies: Tensor  #: ``V``
+
+
 class TreeBatch(BoxRows):
     r"""Picks centres of leaves, splitting cells on the way.
+
+    Cells are split one by one, in the order of their indices. What they are cut into is found for
+    several at a time, those that are likely to be next: twice as many as turned out to be wanted
+    of the last ones. What was found in vain waits in the table until it is wanted. Every pick
+    begins with one, so that the table has the same rows to the last bit, on which ties depend,
+    however the picks of a batch are asked for and wherever a run was interrupted.
 
     Args:
         domain: The box.
@@ -162,10 +181,13 @@ class TreeBatch(BoxRows):
         self.domain, self.width = domain, situation.record.width
         self.tree, self.cells = domain.tree(situation.state)
         self._hallucination = Hallucination(self.table)
-        self._varies = self._variation(torch.arange(len(self.tree), device=self.cells.device))
+        every = torch.arange(len(self.tree), device=self.cells.device)
+        self._varies = self._variation(self.tree, every)
         self.index = self._start_index()
         self._seen = torch.zeros_like(self.cells)
         self._room = Room()
+        self._ahead: dict[int, Children] = {}
+        self._wanted = 0  # of what was last found ahead
         for row in self.stragglers:
             self._hallucination.pick(row)
         for row in self.lost:
@@ -196,10 +218,10 @@ class TreeBatch(BoxRows):
         inputs = self.situation.tables.tuning.inputs
         return self._kernel_metric(inputs(a), inputs(b))
 
-    def _variation(self, ids: Tensor) -> Tensor:
+    def _variation(self, tree: PartitionTree, ids: Tensor) -> Tensor:
         r"""``V`` of some cells."""
         metric = self._metric if self.domain.in_users_units else self._kernel_metric
-        radii = self.domain.radius(self.tree, ids, metric)
+        radii = self.domain.radius(tree, ids, metric)
         if radii.shape != ids.shape or not (radii.isfinite() & (radii >= 0)).all():
             raise InputDataError(
                 f"A radius must give each of {len(ids)} cells a finite number that is not "
@@ -239,7 +261,7 @@ class TreeBatch(BoxRows):
     # ------------------------------------------------------------------ picks
 
     def _choose(self) -> int:
-        splits = 0
+        splits = self._wanted = 0
         while True:
             cell = int(self.index.argmax())
             if int(self._seen[cell]) < self._hallucination.picked:
@@ -250,41 +272,80 @@ class TreeBatch(BoxRows):
             at_limit = int(self.tree.depth[cell]) >= self.domain.max_depth
             if not too_small or at_limit or splits >= MOST_SPLITS:
                 return row
+            if cell not in self._ahead:
+                self._look_ahead(cell)
             self._split(cell)
             splits += 1
 
     def _split(self, cell: int) -> None:
-        n, N = len(self.tree), self.domain.num_children
-        axis = self.tree.longest_side(cell, self._metric)
-        self.tree = self.tree.split(cell, axis, N, self._room)
-        ids = torch.arange(n, n + N, device=self.cells.device)
-        rows = self._rows_of(self.tree.centres(ids), int(self.cells[cell]))
-        self._mean, self._var = self.table.moments()
-        varies, zeros = self._variation(ids), torch.zeros_like(ids)
+        children, n = self._ahead.pop(cell), len(self.tree)
+        self._wanted += 1
+        parent = torch.tensor([cell], device=self.cells.device)
+        corners = children.lower.unsqueeze(0), children.upper.unsqueeze(0)
+        self.tree = self.tree.with_children(parent, *corners, self._room)
+        zeros = torch.zeros_like(children.rows)
         for name, more in (
-            ("cells", rows), ("_varies", varies), ("index", zeros), ("_seen", zeros),
+            ("cells", children.rows), ("_varies", children.varies), ("index", zeros),
+            ("_seen", zeros),
         ):  # fmt: skip
             setattr(self, name, self._room.append(name, getattr(self, name), more))
         self.index[cell] = -torch.inf
-        for child in ids.tolist():
+        for child in range(n, len(self.tree)):
             self._refresh(child)
+
+    def _look_ahead(self, cell: int) -> None:
+        r"""Find what a cell is cut into, and those that are likely to be split next."""
+        ids = self._likely(cell, min(MOST_AHEAD, 2 * self._wanted))
+        n, N = len(self.tree), self.domain.num_children
+        lower, upper = self.tree.slices(ids, self.tree.longest_sides(ids, self._metric), N)
+        tree = self.tree.with_children(ids, lower, upper)
+        new = torch.arange(n, len(tree), device=ids.device)
+        varies = self._variation(tree, new).reshape(len(ids), N)
+        rows = self._rows_of(tree.centres(new).reshape(lower.shape), self.cells[ids])
+        self._mean, self._var = self.table.moments()
+        found = map(Children, lower, upper, rows, varies)
+        self._ahead.update(zip(ids.tolist(), found, strict=True))
+        self._wanted = 0
+
+    def _likely(self, cell: int, most: int) -> Tensor:
+        r"""Ids of a cell and of others of high index that would be split if they came to the top.
+
+        Deviations are those at the start of the batch: they have only fallen since.
+        """
+        ids = self.index.topk(min(most, len(self.index))).indices
+        is_leaf, depth = self.tree.is_leaf[ids], self.tree.depth[ids]
+        too_small = self.width * self._var[self.cells[ids]].sqrt() <= self._varies[ids]
+        ids = ids[is_leaf & too_small & (depth < self.domain.max_depth)]
+        others = [i for i in ids.tolist() if i != cell and i not in self._ahead]
+        return torch.tensor([cell, *others], device=self.cells.device)
 
     @cached_property
     def _told(self) -> tuple[RowIndex, Tensor] | None:
-        r"""Rows that are no centres, with what finds them: points nobody asked for."""
+        r"""Rows that are no centres, with what finds them.
+
+        They are points nobody asked for, and centres found in vain by earlier batches.
+        """
         is_centre = torch.zeros(len(self.inputs), dtype=torch.bool, device=self.cells.device)
         is_centre[self.cells] = True
         rows = torch.nonzero(~is_centre).squeeze(-1)
         return (RowIndex(self.inputs[rows]), rows) if len(rows) else None
 
-    def _rows_of(self, centres: Tensor, parent: int) -> Tensor:
-        r"""Rows of the centres of new cells; that in the middle is the parent's."""
-        rows = torch.full((len(centres),), -1, device=centres.device)
-        if len(centres) % 2:
-            rows[len(centres) // 2] = parent
+    def _rows_of(self, centres: Tensor, parents: Tensor) -> Tensor:
+        r"""Rows of the centres of new cells; that in the middle is the parent's.
+
+        Args:
+            centres: ``q x N x d``.
+            parents: ``q`` rows.
+
+        Returns:
+            ``q x N`` rows.
+        """
+        rows = torch.full(centres.shape[:-1], -1, device=centres.device)
+        if self.domain.num_children % 2:
+            rows[:, self.domain.num_children // 2] = parents
         if self._told is not None:  # centres of other cells cannot be equal
             index, told = self._told
-            found = index.find(centres)
+            found = index.find(centres.flatten(0, 1)).reshape(rows.shape)
             rows = torch.where((rows < 0) & (found >= 0), told[found], rows)
         new = rows < 0
         if new.any():
