@@ -61,8 +61,9 @@ def check_acquisition(acquisition: Any, over_arms: bool) -> None:
         return
     if isinstance(acquisition, str) or not callable(acquisition):
         raise InputDataError(
-            f"acquisition must be one of {', '.join(known)}, or a function that makes a BoTorch "
-            f"acquisition function of a model, got {acquisition!r}."
+            f"acquisition must be one of {', '.join(known)}, a function that makes a BoTorch "
+            "acquisition function of a model or, over a box, a class of BoTorch's (not its name), "
+            f"got {acquisition!r}."
         )
     if not isinstance(acquisition, type):
         return

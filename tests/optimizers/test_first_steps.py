@@ -36,6 +36,11 @@ def test_arguments_that_there_are_not(cls, name, says):
         cls(ARMS, **{name: None})
 
 
+def test_a_class_of_botorchs_is_passed_by_itself_not_by_its_name():
+    with pytest.raises(InputDataError, match=r"a class of BoTorch's \(not its name\), got 'qLogNEI'"):
+        BBKB(bounds=BOUNDS, acquisition="qLogNEI")
+
+
 def test_float32_warns_once_as_botorch_does():
     for domain in ({"arms": ARMS.float()}, {"bounds": BOUNDS.float()}):
         with pytest.warns(InputDataWarning, match=r"torch.float32. Double precision") as caught:
