@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from botorch_bkb.partition import PartitionTree, kernel_metric
+from botorch_bkb.rows import Room
 
 
 def euclidean(a, b):
@@ -99,6 +100,24 @@ def test_ids_parents_and_depths(case):
     assert {t.shape[0] for t in tree.to_dict().values()} == {n}
     assert (tree.lower >= tree.lower[tree.parent]).all()
     assert (tree.upper <= tree.upper[tree.parent]).all()
+
+
+@given(trees())
+def test_leaves_split_together_are_those_split_one_by_one(case):
+    tree, N = case
+    leaves, room, one_by_one = tree.leaves, Room(), tree
+    axes = tree.longest_sides(leaves, euclidean)
+    corners = tree.slices(leaves, axes, N)
+    for i, cell in enumerate(leaves.tolist()):
+        axis = one_by_one.longest_side(cell, euclidean)
+        assert axis == axes[i]
+        before, here = one_by_one, slice(i, i + 1)
+        one_by_one = before.with_children(leaves[here], *(c[here] for c in corners), room)
+        assert torch.equal(one_by_one.upper, before.split(cell, axis, N).upper)
+        assert len(before) == len(one_by_one) - N and before.is_leaf[cell]
+    together = tree.with_children(leaves, *corners)
+    for name, values in one_by_one.to_dict().items():
+        assert torch.equal(values, getattr(together, name))
 
 
 @given(boxes(), st.integers(2, 9), st.integers(0, 5))

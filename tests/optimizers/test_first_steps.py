@@ -37,7 +37,9 @@ def test_arguments_that_there_are_not(cls, name, says):
 
 
 def test_a_class_of_botorchs_is_passed_by_itself_not_by_its_name():
-    with pytest.raises(InputDataError, match=r"a class of BoTorch's \(not its name\), got 'qLogNEI'"):
+    with pytest.raises(
+        InputDataError, match=r"a class of BoTorch's \(not its name\), got 'qLogNEI'"
+    ):
         BBKB(bounds=BOUNDS, acquisition="qLogNEI")
 
 
