@@ -10,7 +10,7 @@ from botorch.acquisition import LogExpectedImprovement, qUpperConfidenceBound
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.exceptions.errors import InputDataError
 
-from botorch_bkb import BBKB, BKB, GPUCB, EpsilonGreedy
+from botorch_bkb import BBKB, BKB, DTCGP, GPUCB, BudgetedUCB, EpsilonGreedy
 from botorch_bkb.optimizers.domains.search import Search
 from tests.optimizers.test_box import BOUNDS, FAST, f, noisy, play
 
@@ -31,6 +31,68 @@ def test_discrete_coordinates_take_their_values(num_values):
         assert torch.isin(suggestion.X[:, 2], torch.tensor(values, dtype=torch.float64)).all()
         optimizer.tell(suggestion, g(suggestion.X))
     assert optimizer.num_observations > 8
+
+
+VALUES = {1: [-5.0, 0.0, 1.0, 2.0, 10.0], 2: [float(v) for v in range(3, 101)]}
+
+
+def mixed(dtype=torch.float64, acquisition=lambda model: BudgetedUCB(model, 2.0), **options):
+    r"""A search over a box with discrete coordinates, and a function over its unit cube."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(12, 3, generator=generator, dtype=torch.float64)
+    Y = g(D3[0] + X * (D3[1] - D3[0])).unsqueeze(-1)
+    return Search(D3.to(dtype), VALUES, options), acquisition(DTCGP(X.to(dtype), Y.to(dtype)))
+
+
+def value(acquisition, X):
+    with torch.no_grad():
+        return acquisition(X.unsqueeze(-2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("fixed", [{}, {0: 0.25}, {0: 0.25, 2: 17.0}, {0: 0.25, 1: 2.0, 2: 17.0}])
+def test_a_mixed_maximiser_is_allowed_and_no_worse_than_the_starts(dtype, fixed):
+    search, acquisition = mixed(dtype, fixed_features=fixed)
+    starts = search.to_unit(search.design(0, 5, 1))
+    for seed in range(3):
+        X = search.maximise(acquisition, starts, seed)
+        assert X.shape == (1, 3) and X.dtype == dtype and not X.requires_grad
+        assert torch.equal(X, search.maximise(acquisition, starts, seed))
+        assert value(acquisition, X) >= value(acquisition, starts).max() - 1e-6
+        (point,) = search.from_unit(X)
+        torch.testing.assert_close(search.to_unit(point), X[0])
+        assert all(float(point[i]) == v for i, v in fixed.items())
+        assert all(float(point[i]) in v for i, v in VALUES.items() if i not in fixed)
+
+
+def test_a_mixed_maximiser_is_the_best_of_a_grid():
+    search, acquisition = mixed()
+    grid = torch.cartesian_prod(
+        torch.linspace(0, 1, 51, dtype=torch.float64), search.discrete[1], search.discrete[2]
+    )
+    highest = float(value(acquisition, search.to_unit(grid)).max())
+    for seed in range(5):
+        X = search.maximise(acquisition, search.to_unit(grid[:1]), seed)
+        assert float(value(acquisition, X)) > highest - 1e-3
+
+
+#: x0 + x2 / 100 <= 0.5, so that the optimum (0.3, 2, 40) is out of reach.
+LINEAR = (torch.tensor([0, 2]), torch.tensor([-1.0, -0.01]).double(), -0.5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"inequality_constraints": [LINEAR]},
+        {"acquisition": lambda model: qUpperConfidenceBound(model, beta=4.0)},
+    ],
+    ids=["constrained", "sampled"],
+)
+def test_what_botorch_maximises_over_mixed_coordinates(options):
+    search, acquisition = mixed(**options, raw_samples=16, num_restarts=2)
+    X = search.from_unit(search.maximise(acquisition, search.to_unit(search.design(0, 1, 0)), 0))
+    assert len(search._feasible(X)) == 1
+    assert all(float(X[0, i]) in v for i, v in VALUES.items())
 
 
 def test_everything_discrete():

@@ -10,15 +10,18 @@ from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction, OneShotAcquisitionFunction
+from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.exceptions.errors import InputDataError
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.optim.optimize_mixed import (
+    get_nearest_neighbors,
     optimize_acqf_mixed_alternating,
     should_use_mixed_alternating_optimizer,
 )
 from botorch.utils.sampling import draw_sobol_samples, get_polytope_samples, manual_seed
 from torch import Tensor
 
+from botorch_bkb.optimizers.domains.evolution import climb, evolve
 from botorch_bkb.validation import check_positive_integer
 
 #: How the acquisition function is maximised, unless the user says otherwise.
@@ -26,6 +29,8 @@ OPTIONS: dict[str, Any] = {"num_restarts": 4, "raw_samples": 128}
 #: Arguments of ``optimize_acqf`` that are the optimizer's own.
 OURS = {"acq_function", "acq_function_sequence", "bounds", "q", "sequential", "return_best_only",
         "batch_initial_conditions", "ic_generator", "return_full_tree"}  # fmt: skip
+#: Members of a population for each restart, and iterations from the best of the last generation.
+MEMBERS, POLISHING = 3, 20
 #: Points drawn for a design under constraints that are not linear, for each that is wanted.
 TRIES = 1000
 
@@ -115,6 +120,10 @@ class Search:
         lower, upper = self.bounds
         return self.snapped((lower + X.to(lower) * (upper - lower)).clamp(lower, upper))
 
+    def _allowed(self, X: Tensor) -> Tensor:
+        r"""The nearest points of the unit cube that are in the box to the last bit."""
+        return self.to_unit(self.from_unit(X))
+
     def snapped(self, X: Tensor) -> Tensor:
         r"""Discrete coordinates at the nearest of their values, fixed ones at theirs."""
         X = X.clone()
@@ -157,7 +166,7 @@ class Search:
         fixed = {i: self._unit_value(i, value) for i, value in self.fixed.items()}
         with manual_seed(seed):
             if self.discrete:
-                return self._maximise_mixed(acquisition, cube, fixed, options)
+                return self._maximise_mixed(acquisition, starts, cube, fixed, options)
             if self.nonlinear:
                 options["nonlinear_inequality_constraints"] = self._unit_nonlinear()
                 options["ic_generator"] = partial(self._feasible_starts, starts)
@@ -168,12 +177,21 @@ class Search:
         return X.detach()
 
     def _maximise_mixed(
-        self, acquisition: AcquisitionFunction, cube: Tensor, fixed: dict[int, float], options: Any
+        self,
+        acquisition: AcquisitionFunction,
+        starts: Tensor,
+        cube: Tensor,
+        fixed: dict[int, float],
+        options: Any,
     ) -> Tensor:
         values = {
             i: self._unit_values(i, v) for i, v in self.discrete.items() if i not in self.fixed
         }
         if should_use_mixed_alternating_optimizer(values):
+            if isinstance(acquisition, AnalyticAcquisitionFunction) and not (
+                self.linear or self.nonlinear
+            ):
+                return self._evolve(acquisition, starts, cube, fixed, values)
             for i, v in values.items():  # which must begin and end with the bounds
                 cube[:, i] = cube.new_tensor([v[0], v[-1]])
             inner = dict(options.get("options") or {})
@@ -190,6 +208,38 @@ class Search:
         ]
         X, _ = optimize_acqf_mixed(acquisition, cube, fixed_features_list=combinations, **options)
         return X.detach()
+
+    def _evolve(
+        self,
+        acquisition: AcquisitionFunction,
+        starts: Tensor,
+        cube: Tensor,
+        fixed: dict[int, float],
+        values: dict[int, list[float]],
+    ) -> Tensor:
+        r"""Evolution over all coordinates, then gradients over those that are continuous."""
+        options = dict(self.options)
+        restarts, samples = options.pop("num_restarts"), options.pop("raw_samples")
+        X = torch.cat([starts, draw_sobol_samples(cube, n=samples, q=1).squeeze(-2)])
+        X = evolve(acquisition, self._allowed(X), MEMBERS * restarts, self._allowed)
+        X = climb(acquisition, X, lambda X: get_nearest_neighbors(X[0], cube, values))
+        fixed = {**fixed, **{i: float(X[0, i]) for i in values}}
+        if len(fixed) == X.shape[-1]:
+            return X
+        options["options"] = {"maxiter": POLISHING, **(options.get("options") or {})}
+        options.setdefault("retry_on_optimization_warning", False)
+        polished, _ = optimize_acqf(
+            acquisition,
+            cube,
+            q=1,
+            num_restarts=1,
+            batch_initial_conditions=X.unsqueeze(0),
+            fixed_features=fixed,
+            **options,
+        )
+        X = torch.cat([X, polished.detach()])
+        with torch.no_grad():
+            return X[acquisition(X.unsqueeze(-2)).argmax()].unsqueeze(0)
 
     def _unit_nonlinear(self) -> list:
         def moved(constraint):
