@@ -85,14 +85,20 @@ LINEAR = (torch.tensor([0, 2]), torch.tensor([-1.0, -0.01]).double(), -0.5)
     [
         {"inequality_constraints": [LINEAR]},
         {"acquisition": lambda model: qUpperConfidenceBound(model, beta=4.0)},
+        {"options": {"maxiter_alternating": 4, "maxiter_discrete": 2}},
     ],
-    ids=["constrained", "sampled"],
+    ids=["constrained", "sampled", "asked for"],
 )
 def test_what_botorch_maximises_over_mixed_coordinates(options):
     search, acquisition = mixed(**options, raw_samples=16, num_restarts=2)
     X = search.from_unit(search.maximise(acquisition, search.to_unit(search.design(0, 1, 0)), 0))
     assert len(search._feasible(X)) == 1
     assert all(float(X[0, i]) in v for i, v in VALUES.items())
+
+
+def test_nonlinear_constraints_do_not_go_with_discrete_coordinates():
+    with pytest.raises(InputDataError, match="cannot go with discrete_dims"):
+        mixed(nonlinear_inequality_constraints=[(lambda x: x.sum(), True)])
 
 
 def test_everything_discrete():
