@@ -74,20 +74,19 @@ def against_a_grid(budget: int) -> tuple[Run, Run, int]:
 
 
 def draw(runs: dict[Case, Run], report: Report) -> None:
-    r"""Cumulative regret and seconds against evaluations, one column a function."""
-    with report.picture("adabkb", 2, len(FUNCTIONS)) as axes:
-        for (column, function), (i, method) in itertools.product(
-            enumerate(FUNCTIONS), enumerate(TREES + OTHERS)
-        ):
-            some = of(runs, function=function, method=method)
-            regret = np.stack([np.cumsum(r.regret) for r in some])
-            seconds = np.stack([r.seconds for r in some])
-            band(axes[0, column], regret, method, f"C{i}")
-            band(axes[1, column], seconds, method, f"C{i}")
-        for column, function in enumerate(FUNCTIONS):
-            axes[0, column].set(title=function, ylabel="cumulative regret")
-            axes[1, column].set(yscale="log", ylabel="seconds")
+    r"""Cumulative regret above seconds, against evaluations, for each function."""
+    with report.picture("adabkb", 4, 3, figsize=(12, 13)) as axes:
+        for place, function in enumerate(FUNCTIONS):
+            row, column = divmod(place, 3)
+            regret, seconds = axes[2 * row : 2 * row + 2, column]
+            for i, method in enumerate(TREES + OTHERS):
+                some = of(runs, function=function, method=method)
+                band(regret, np.stack([np.cumsum(r.regret) for r in some]), method, f"C{i}")
+                band(seconds, np.stack([r.seconds for r in some]).clip(1e-2), method, f"C{i}")
+            regret.set(title=function, ylabel="cumulative regret")
+            seconds.set(yscale="log", ylabel="seconds")
         for ax in axes.flat:
             ax.set_xlabel("evaluations")
             ax.grid(alpha=0.3)
-        axes[0, 0].legend(fontsize=7)
+        handles = axes[0, 0].get_legend_handles_labels()
+        axes[0, 0].figure.legend(*handles, loc="outside upper center", ncols=len(TREES + OTHERS))
