@@ -5,7 +5,8 @@ deviation over the arms and noise of 0.1 and of 1, for 2,000 pulls, with hyperpa
 fitted; one setting is varied, the others keep their defaults. With ``--data`` also Abalone as in
 the BBKB paper, 10,000 pulls. Then width and oversampling over a box, 200 evaluations of the six
 functions of the study ``continuous``, fitted, with the same two noises (for oversampling the lower
-one). Regrets are divided by the uniform policy's. About an hour with two processes.
+one); widths that are close to each other have ten seeds there. Regrets are divided by the uniform
+policy's. About two hours with two processes.
 """
 
 from __future__ import annotations
@@ -49,15 +50,17 @@ KNOBS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "epsilon": {f"{e:g}": {"epsilon": e} for e in (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3)},
     "width": {
-        **{f"{w:g} sd": {"width": w} for w in (1.0, 2.0, 3.0, 5.0)},
+        **{f"{w:g} sd": {"width": w} for w in (1.0, 1.5, 2.0, 3.0, 5.0)},
         "sqrt(0.2 d log 2t)": {"width": growing},
         "finite set": {"width": finite_set},
         "information": {"width": "information"},
         "theory": {"width": "theory"},
     },
 }
+#: Widths over a box that three seeds do not tell apart, and how many seeds more they have.
+CLOSE, MORE_SEEDS = ("1 sd", "1.5 sd", "2 sd", "sqrt(0.2 d log 2t)"), 7
 OVER_A_BOX = {
-    "width": ("1 sd", "2 sd", "3 sd", "sqrt(0.2 d log 2t)", "finite set", "information"),
+    "width": (*CLOSE, "3 sd", "finite set", "information"),
     "oversampling": ("1", "2", "4", "8"),
 }
 #: Where kernel, noise and a bound on the norm are given.
@@ -120,10 +123,11 @@ def cases(options: Options) -> Iterator[Case]:
     problems, boxes = arm_problems(options.data), list(BOXES)
     if options.quick:
         problems, boxes = [*problems[:2], problems[-1]], boxes[:1]
-    for seed in range(options.seeds):
-        for knob, some in OVER_A_BOX.items():
-            for chosen, problem in itertools.product(some, boxes):
-                if knob == "width" or BOXES[problem][1] == NOISES[0]:
+    for knob, some in OVER_A_BOX.items():
+        for chosen, problem in itertools.product(some, boxes):
+            is_close = knob == "width" and chosen in CLOSE and not options.quick
+            if knob == "width" or BOXES[problem][1] == NOISES[0]:
+                for seed in range(options.seeds + MORE_SEEDS * is_close):
                     yield Case(knob, chosen, problem, short, seed)
     for seed in range(options.seeds):
         for knob, settings in KNOBS.items():
