@@ -83,9 +83,9 @@ def sobol(problem: Problem, steps: int, seed: int) -> Run:
 
 
 METHODS: dict[str, Callable[..., Run]] = {
-    "BKB": with_optimizer(lambda b, seed: BKB(bounds=b, seed=seed)),
-    "BBKB": with_optimizer(lambda b, seed: BBKB(bounds=b, seed=seed)),
-    "exact GP-UCB": with_optimizer(lambda b, seed: GPUCB(bounds=b, seed=seed)),
+    "BKB": with_optimizer(lambda b, seed: BKB(bounds=b, seed=seed, width=2.0)),
+    "BBKB": with_optimizer(lambda b, seed: BBKB(bounds=b, seed=seed, width=2.0)),
+    "exact GP-UCB": with_optimizer(lambda b, seed: GPUCB(bounds=b, seed=seed, width=2.0)),
     "AdaBKB": with_optimizer(lambda b, seed: AdaBKB(bounds=b, seed=seed)),
     "AdaBKB (1, 1/2)": with_optimizer(
         lambda b, seed: AdaBKB(bounds=b, seed=seed, radius=(1.0, 0.5))

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import math
 
-#: Width in posterior standard deviations that is customary and carries no guarantee.
+#: Width in posterior standard deviations that is customary and carries no guarantee; over a box it
+#: is smaller.
 HEURISTIC = 2.0
 
 

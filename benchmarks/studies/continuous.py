@@ -1,8 +1,9 @@
 r"""Regret over a box: BKB, BBKB and Ada-BKB beside exact GP-UCB, qLogNEI, a grid and Sobol.
 
 Noisy test functions of BoTorch, outcomes in units of their standard deviation over the box, noise
-of 0.1 of it, 200 evaluations; all optimizers with their defaults, hyperparameters fitted. Seconds
-are those of one core. About 70 minutes with two processes.
+of 0.1 of it, 200 evaluations; all optimizers with bounds of two standard deviations and otherwise
+their defaults, hyperparameters fitted. Seconds are those of one core. About 70 minutes with two
+processes.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ deviation over the arms and noise of 0.1 and of 1, for 2,000 pulls, with hyperpa
 fitted; one setting is varied, the others keep their defaults. With ``--data`` also Abalone as in
 the BBKB paper, 10,000 pulls. Then width and oversampling over a box, 200 evaluations of the six
 functions of the study ``continuous``, fitted, with the same two noises (for oversampling the lower
-one); widths that are close to each other have ten seeds there. Regrets are divided by the uniform
+one); widths that are close to each other have eight seeds there. Regrets are divided by the uniform
 policy's. About two hours with two processes.
 """
 
@@ -58,7 +58,7 @@ KNOBS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 #: Widths over a box that three seeds do not tell apart, and how many seeds more they have.
-CLOSE, MORE_SEEDS = ("1 sd", "1.5 sd", "2 sd", "sqrt(0.2 d log 2t)"), 7
+CLOSE, MORE_SEEDS = ("1 sd", "1.5 sd", "2 sd", "sqrt(0.2 d log 2t)"), 5
 OVER_A_BOX = {
     "width": (*CLOSE, "3 sd", "finite set", "information"),
     "oversampling": ("1", "2", "4", "8"),
@@ -215,7 +215,7 @@ def default_of(knob: str, problem: str) -> str:
         "oversampling": "2" if problem in BOXES else "8",
         "batch_threshold": "2",
         "epsilon": "0.0001",
-        "width": "information" if problem in TABLES else "2 sd",
+        "width": "1.5 sd" if problem in BOXES else "information" if problem in TABLES else "2 sd",
     }[knob]
 
 

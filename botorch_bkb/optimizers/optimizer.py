@@ -110,10 +110,11 @@ class Optimizer(Known, RemembersArguments):
             default 8 over arms and 2 over a box. ``"theory"`` takes the theorem's value for
             ``horizon``. Without effect where the dictionary is everything.
         batch_threshold: ``C~``: how far variances may fall before feedback is needed.
-        width: Width of the confidence bounds: ``"heuristic"`` (two standard deviations),
-            ``"information"``, ``"theory"``, a number of posterior standard deviations, or a
-            function of :class:`~botorch_bkb.optimizers.width.Progress`. None is information where
-            kernel, noise and ``norm_bound`` are given and heuristic otherwise.
+        width: Width of the confidence bounds: ``"heuristic"`` (two standard deviations, over a box
+            that is searched by BoTorch's optimizers one and a half), ``"information"``,
+            ``"theory"``, a number of posterior standard deviations, or a function of
+            :class:`~botorch_bkb.optimizers.width.Progress`. None is information where kernel,
+            noise and ``norm_bound`` are given and heuristic otherwise.
         horizon: Expected number of observations ``T``. Outlived, it is doubled, and oversampling
             raised for the doubled horizon (BKB, Section 3.2).
         refit: Whether hyperparameters are fitted, whenever observations are a quarter more than
@@ -250,7 +251,9 @@ class Optimizer(Known, RemembersArguments):
         if oversampling is None:
             oversampling = OVER_ARMS if self.domain.num_arms else OVER_A_BOX
         known = not self.tuning.fits and norm_bound is not None
-        width_rule = as_width(width, known=known, theorem=self.theorem)
+        width_rule = as_width(
+            width, known=known, theorem=self.theorem, heuristic=self.domain.heuristic_width
+        )
         norm_bound = 1.0 if norm_bound is None else norm_bound
         sides = self.tuning.inputs(extent)
         self.widths = Widths(

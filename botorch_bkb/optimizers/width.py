@@ -116,9 +116,6 @@ class Fixed:
         return self.width
 
 
-heuristic = Fixed(confidence.HEURISTIC)
-
-
 def information(p: Progress) -> float:
     r"""The theorems' shape without their constants: a heuristic, no guarantee.
 
@@ -203,7 +200,9 @@ def compressed(p: Progress) -> float:
 THEOREMS: dict[str, Width] = {"bkb": bkb, "bbkb": bbkb, "exact": exact, "compressed": compressed}
 
 
-def as_width(width: str | float | Width | None, *, known: bool, theorem: Theorem) -> Width:
+def as_width(
+    width: str | float | Width | None, *, known: bool, theorem: Theorem, heuristic: float
+) -> Width:
     r"""The width a user asked for, as a function of the state.
 
     Args:
@@ -212,14 +211,15 @@ def as_width(width: str | float | Width | None, *, known: bool, theorem: Theorem
             known and heuristic otherwise.
         known: Whether kernel, noise and a bound on the norm are given.
         theorem: Which theorem ``"theory"`` is.
+        heuristic: How many standard deviations ``"heuristic"`` is.
     """
     if width is None:
-        return information if known else heuristic
+        return information if known else Fixed(heuristic)
     if callable(width):
         return width
     if isinstance(width, str):
         named: dict[str, Width] = {
-            "heuristic": heuristic,
+            "heuristic": Fixed(heuristic),
             "information": information,
             "theory": THEOREMS[theorem],
         }

@@ -174,3 +174,9 @@ def test_the_default_width_follows_from_what_is_known(norm_bound, noise_var):
         one.tell(ARMS[:9], ARMS[:9].sum(-1))
     assert optimizer.width_now == expected.width_now
     assert (optimizer.width_now == 2.0) != known
+
+
+def test_the_default_width_is_smaller_over_a_box():
+    for optimizer, width in ((BBKB(bounds=BOUNDS), 1.5), (AdaBKB(bounds=BOUNDS), 2.0)):
+        optimizer.tell(ARMS[:9], ARMS[:9].sum(-1))
+        assert optimizer.width_now == width

@@ -118,14 +118,16 @@ def test_linear_constraints_in_units_of_the_box():
         assert (suggestion.X[:, 0] + 0.1 * suggestion.X[:, 1] <= 0.4 + 1e-6).all()
 
 
-def test_nonlinear_constraints_in_units_of_the_box():
+@pytest.mark.parametrize(("width", "seed"), [(1.5, 0), (2.0, 2), (1.0, 0), (1.0, 1)])
+def test_nonlinear_constraints_in_units_of_the_box(width, seed):
+    # SLSQP's last iterates are beside the constraint by 1e-7 in all of these.
     def inside(x):
         return 9 - (x[..., 1] - 2).square()
 
     options = {**FAST, "nonlinear_inequality_constraints": [(inside, True)]}
-    optimizer = GPUCB(bounds=BOUNDS, seed=0, acquisition_options=options)
-    for suggestion in play(optimizer, 9):
-        assert (inside(suggestion.X) >= -1e-6).all()
+    optimizer = GPUCB(bounds=BOUNDS, seed=seed, acquisition_options=options, width=width)
+    for suggestion in play(optimizer, 12):
+        assert (inside(suggestion.X) >= 0).all()
 
 
 def test_fixed_features():

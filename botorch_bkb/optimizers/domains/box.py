@@ -64,6 +64,9 @@ class Box(Domain):
         options: Arguments of BoTorch's ``optimize_acqf``.
     """
 
+    #: Less regret and better recommendations than with two (``python -m benchmarks trade-off``).
+    heuristic_width = 1.5
+
     def __init__(
         self,
         bounds: Tensor,

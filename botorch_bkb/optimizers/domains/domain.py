@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches import Batch, BatchRule
+from botorch_bkb.confidence import HEURISTIC
 from botorch_bkb.optimizers.acquisitions import Factory
 from botorch_bkb.optimizers.compression import Compression
 from botorch_bkb.optimizers.reading import Points
@@ -73,8 +74,10 @@ class Domain(ABC):
         extent: Inputs whose ranges are those of the domain.
         num_arms: How many of the rows may be picked; 0 where picks are made up.
         dim: ``d``.
+        heuristic_width: Width of confidence bounds without a guarantee, in standard deviations.
     """
 
+    heuristic_width: ClassVar[float] = HEURISTIC
     index: RowIndex
     extent: Tensor
     num_arms: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -175,8 +174,7 @@ class Search:
             if self.discrete:
                 return self._maximise_mixed(acquisition, starts, cube, fixed, options)
             if self.nonlinear:
-                options["nonlinear_inequality_constraints"] = self._unit_nonlinear()
-                options["ic_generator"] = partial(self._feasible_starts, starts)
+                options = {**options, **self._with_nonlinear(starts)}
             elif not isinstance(acquisition, OneShotAcquisitionFunction):
                 starts = starts[: options["num_restarts"] - 1]
                 options["batch_initial_conditions"] = starts.unsqueeze(-2) if len(starts) else None
@@ -252,15 +250,40 @@ class Search:
         with torch.no_grad():
             return X[acquisition(X.unsqueeze(-2)).argmax()].unsqueeze(0)
 
-    def _unit_nonlinear(self) -> list:
+    def _with_nonlinear(self, starts: Tensor) -> dict[str, Any]:
+        r"""Arguments of ``optimize_acqf`` for a search under constraints that are not linear."""
+        begun = starts
+
         def moved(constraint):
             return lambda X: constraint(self.from_unit(X))
 
-        return [(moved(c), within_point) for c, within_point in self.nonlinear]
+        def begin(acq_function, bounds, q, num_restarts, *args, **kwargs) -> Tensor:
+            nonlocal begun
+            begun = self._feasible_starts(starts, num_restarts)
+            return begun
 
-    def _feasible_starts(
-        self, starts: Tensor, acq_function, bounds, q, num_restarts, *args, **kwargs
-    ) -> Tensor:
+        return {
+            "nonlinear_inequality_constraints": [
+                (moved(c), within) for c, within in self.nonlinear
+            ],
+            "ic_generator": begin,
+            "post_processing_func": self.options.get("post_processing_func")
+            or (lambda X: torch.stack(list(map(self._drawn_back, X, begun)))),
+        }
+
+    def _drawn_back(self, x: Tensor, start: Tensor) -> Tensor:
+        r"""A ``1 x d`` candidate, or what is feasible between it and the start it came from.
+
+        SLSQP ends beside its constraints by rounding, and BoTorch has no tolerance for that.
+        """
+        shares = [0.0, *(2.0**-k for k in range(30, 0, -1))]
+        between = (x + share * (start - x) for share in shares)
+        return next(
+            (point for point in between if len(self._feasible(self.from_unit(point)))), start
+        )
+
+    def _feasible_starts(self, starts: Tensor, num_restarts: int) -> Tensor:
+        r"""``num_restarts x 1 x d`` feasible points of the unit cube, of ``starts`` and others."""
         X = self._feasible(self.from_unit(starts))[:num_restarts]
         if len(X) < num_restarts:
             try:

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from botorch_bkb.batches import Batch
 from botorch_bkb.batches.hallucination import Hallucination
+from botorch_bkb.confidence import HEURISTIC
 from botorch_bkb.optimizers.domains.box import Box
 from botorch_bkb.optimizers.domains.box_batches import BoxRows
 from botorch_bkb.optimizers.domains.domain import Situation, Strategy
@@ -100,6 +101,8 @@ class Tree(Box):
         max_depth: Cells of this depth are not split; by default a side may be split eight times.
         radius: How far a function of norm one varies within a cell.
     """
+
+    heuristic_width = HEURISTIC
 
     def __init__(
         self,
