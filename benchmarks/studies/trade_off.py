@@ -271,6 +271,7 @@ def draw(report: Report, figures: Figures) -> None:
             if knob in bought:
                 x = table(figures, knob, problems, bought[knob])[0]
                 ax.set(xscale="log", xlabel=labels[bought[knob]])
+                ax.tick_params(axis="x", which="minor", labelsize=6)
             else:
                 x = np.tile(np.arange(len(settings)), (len(problems), 1))
                 ax.set_xticks(x[0], settings, rotation=30, ha="right")
