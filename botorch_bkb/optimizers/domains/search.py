@@ -196,7 +196,8 @@ class Search:
             inner = dict(options.get("options") or {})
             is_cheap = isinstance(acquisition, AnalyticAcquisitionFunction)
             # Options of the alternating optimizer ask for it.
-            if is_cheap and not self.linear and not inner.keys() & SUPPORTED_OPTIONS:
+            is_asked_for = inner.keys() & SUPPORTED_OPTIONS or "post_processing_func" in options
+            if is_cheap and not self.linear and not is_asked_for:
                 return self._evolve(acquisition, starts, cube, fixed, values)
             for i, v in values.items():  # which must begin and end with the bounds
                 cube[:, i] = cube.new_tensor([v[0], v[-1]])
