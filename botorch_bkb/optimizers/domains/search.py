@@ -225,8 +225,8 @@ class Search:
     ) -> Tensor:
         r"""Evolution over all coordinates, then gradients over those that are continuous.
 
-        A quarter of the time of BoTorch's alternating optimizer, which takes one gradient after
-        another and no starting points, and closer to the maximum.
+        Batches of points are cheaper than BoTorch's alternating optimizer, which takes one gradient
+        after another, and no starting points.
         """
         options = dict(self.options)
         restarts, samples = options.pop("num_restarts"), options.pop("raw_samples")
