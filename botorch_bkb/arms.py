@@ -112,7 +112,6 @@ class ArmTable:
         keep: bool = True,
     ) -> None:
         self.X, self.kernel, self.noise_var, self.keep = X, kernel, noise_var, keep
-        self._room = Room()
         zeros = X.new_zeros(len(X), dtype=torch.float64)
         self.counts = zeros if counts is None else zeros + counts
         self.sums = zeros.clone() if sums is None else zeros + sums
@@ -460,6 +459,7 @@ class ArmTable:
         observed = Observed(Z, self.noise_var / counts, self.sums[pulled] / counts)
         self._factor, root = SlidingFactor.build(L, observed)
         self._spanned, m = dictionary, len(dictionary)
+        self._room, self._Z = Room(), None  # lest the old coordinates stay beside the new ones
         self._Z = self.X.new_empty(len(self.X), m + int(SPARE * m) + 16) if self.keep else None
         self._embed_all(root, observed)
         self._read, self._coef, self._settled, self.rebuilt = None, None, None, True
