@@ -15,7 +15,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from botorch_bkb.spaces import Dimension, Space
+from botorch_bkb.integrations.spaces import Dimension, Space
 
 
 class Told(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Tensor
 
-from botorch_bkb.spaces import Dimension, Space
+from botorch_bkb.integrations.spaces import Dimension, Space
 
 T = TypeVar("T")
 

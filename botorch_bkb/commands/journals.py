@@ -16,12 +16,12 @@ from botorch.exceptions.errors import BotorchError
 
 from botorch_bkb.commands.picture import picture
 from botorch_bkb.journal import Journal, JournalError, recover
-from botorch_bkb.journal.settings import constructed
 from botorch_bkb.runs import resume
 from botorch_bkb.runs.export import read_journal, table_of
 from botorch_bkb.runs.loop import Past
 from botorch_bkb.runs.replay import read_past
 from botorch_bkb.runs.result import Table, write_csv
+from botorch_bkb.runs.settings import constructed
 
 
 def add_to(commands: Any) -> None:

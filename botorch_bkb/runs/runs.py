@@ -12,7 +12,6 @@ from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb._version import __version__
 from botorch_bkb.journal import Journal, JournalError
-from botorch_bkb.journal.settings import constructed, described
 from botorch_bkb.optimizers import Optimizer
 from botorch_bkb.runs.callbacks import Callback, ProgressBar
 from botorch_bkb.runs.evaluation import Evaluator, InOneCall, Objective
@@ -20,6 +19,7 @@ from botorch_bkb.runs.executors import OnExecutor
 from botorch_bkb.runs.loop import Loop, Past
 from botorch_bkb.runs.replay import replayed
 from botorch_bkb.runs.result import Result
+from botorch_bkb.runs.settings import constructed, described
 from botorch_bkb.validation import check_between, check_positive_integer
 
 AnyExecutor = Executor | Callable[[], Executor]

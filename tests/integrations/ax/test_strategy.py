@@ -10,7 +10,7 @@ from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 
 from botorch_bkb import DTCGP, RidgeLeverageSampling
 from botorch_bkb.ax import SmallBaselineAcquisition, dtcgp_generation_strategy
-from tests.ax.helpers import KIND, X, Y, bowl, complete, work
+from tests.integrations.ax.helpers import KIND, X, Y, bowl, complete, work
 
 QUICK = {"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 16}}}
 

@@ -19,7 +19,7 @@ from ax.core.search_space import SearchSpace
 from ax.exceptions.core import OptimizationNotConfiguredError, UnsupportedError
 from torch import Tensor
 
-from botorch_bkb.spaces import Dimension, Space
+from botorch_bkb.integrations.spaces import Dimension, Space
 
 
 class Goal(NamedTuple):
@@ -54,9 +54,8 @@ class AxSpace:
     r"""A search space of Ax as a box, and back.
 
     Ranges are intervals, of logarithms where Ax's scale is logarithmic; integers take whole
-    values; a choice is the number of its value (see :class:`~botorch_bkb.spaces.Dimension`), or
-    the value itself where these are ordered and equally spaced.
-    Fixed and derived parameters are added to each point.
+    values. A choice is the number of its value, or the value itself where values are ordered and
+    equally spaced (see :class:`~botorch_bkb.integrations.spaces.Dimension`). Fixed and derived parameters are added to each point.
 
     Args:
         search_space: Without hierarchy, fidelities and tasks. Linear constraints must not involve

@@ -19,9 +19,9 @@ try:
 except ImportError as error:
     raise ImportError("botorch_bkb.ax needs Ax: pip install 'botorch-bkb[ax]'") from error
 
-from botorch_bkb.ax import registrations  # noqa: F401
-from botorch_bkb.ax.node import BKBNode, bkb_generation_strategy
-from botorch_bkb.ax.strategy import SmallBaselineAcquisition, dtcgp_generation_strategy
+from botorch_bkb.integrations.ax import registrations  # noqa: F401
+from botorch_bkb.integrations.ax.node import BKBNode, bkb_generation_strategy
+from botorch_bkb.integrations.ax.strategy import SmallBaselineAcquisition, dtcgp_generation_strategy
 
 __all__ = [
     "BKBNode",

@@ -15,7 +15,17 @@ from ax.generation_strategy.generation_strategy import GenerationStrategy
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from botorch_bkb.ax import BKBNode
-from tests.ax.helpers import MIXED, X, Y, bowl, complete, make_client, mixed, node_of, work
+from tests.integrations.ax.helpers import (
+    MIXED,
+    X,
+    Y,
+    bowl,
+    complete,
+    make_client,
+    mixed,
+    node_of,
+    work,
+)
 
 OPEN = {"noise_var": 0.5, "batch_threshold": 4.0, "num_initial": 4, "lookahead": 4}
 RBF = ScaleKernel(RBFKernel())

@@ -10,14 +10,14 @@ from ax.storage.botorch_modular_registry import (
 from ax.storage.json_store.registry import CORE_DECODER_REGISTRY, CORE_ENCODER_REGISTRY
 
 from botorch_bkb.acquisition import BudgetedUCB
-from botorch_bkb.ax.node import BKBNode
-from botorch_bkb.ax.strategy import SmallBaselineAcquisition
 from botorch_bkb.dictionaries import (
     AllPoints,
     Automatic,
     InformationThreshold,
     RidgeLeverageSampling,
 )
+from botorch_bkb.integrations.ax.node import BKBNode
+from botorch_bkb.integrations.ax.strategy import SmallBaselineAcquisition
 from botorch_bkb.models import DTCGP, CompressedGP
 
 for _model in (DTCGP, CompressedGP):

@@ -10,8 +10,8 @@ import torch
 from ax.core.experiment import Experiment
 from ax.exceptions.core import UnsupportedError
 
-from botorch_bkb.ax.ledger import Ledger, Result
-from botorch_bkb.ax.space import AxSpace, Goal, read_goal
+from botorch_bkb.integrations.ax.ledger import Ledger, Result
+from botorch_bkb.integrations.ax.space import AxSpace, Goal, read_goal
 from botorch_bkb.optimizers import BatchCompleteError, ConvergedError, Optimizer, Suggestion
 from botorch_bkb.optimizers.reading import LARGEST
 from botorch_bkb.runs.points import UNKNOWN, Point, Reward, tell

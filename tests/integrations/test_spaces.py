@@ -9,7 +9,7 @@ from botorch.exceptions.errors import UnsupportedError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from botorch_bkb.spaces import MOST_VALUES, Dimension, Space
+from botorch_bkb.integrations.spaces import MOST_VALUES, Dimension, Space
 
 KINDS = [
     Dimension("x", -1.0, 2.0),
@@ -95,7 +95,8 @@ def test_trees_take_intervals_only():
 
 @pytest.mark.parametrize(("module", "extra"), [("ax", "ax"), ("optuna", "optuna")])
 def test_a_missing_extra_is_named(monkeypatch, module, extra):
-    for name in [n for n in sys.modules if n.startswith(f"botorch_bkb.{module}")]:
+    ours = (f"botorch_bkb.{module}", f"botorch_bkb.integrations.{module}")
+    for name in [n for n in sys.modules if n.startswith(ours)]:
         monkeypatch.delitem(sys.modules, name)
     for name in [n for n in sys.modules if n == module or n.startswith(f"{module}.")]:
         monkeypatch.delitem(sys.modules, name)

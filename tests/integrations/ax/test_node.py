@@ -20,9 +20,9 @@ from botorch.exceptions.errors import UnsupportedError as BotorchUnsupportedErro
 
 import botorch_bkb
 from botorch_bkb.ax import BKBNode
-from botorch_bkb.ax.space import AxSpace
+from botorch_bkb.integrations.ax.space import AxSpace
 from botorch_bkb.optimizers import ALGORITHMS
-from tests.ax.helpers import (
+from tests.integrations.ax.helpers import (
     KIND,
     LAYERS,
     MIXED,

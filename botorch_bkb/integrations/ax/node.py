@@ -17,12 +17,12 @@ from ax.generation_strategy.external_generation_node import ExternalGenerationNo
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from ax.generation_strategy.transition_criterion import TransitionCriterion
 
-from botorch_bkb.ax.ledger import Ledger
-from botorch_bkb.ax.run import CHANGED, Run, created, described
-from botorch_bkb.ax.space import AxSpace, read_goal
 from botorch_bkb.encoding import NotWritable, from_text, to_text
+from botorch_bkb.integrations.ax.ledger import Ledger
+from botorch_bkb.integrations.ax.run import CHANGED, Run, created, described
+from botorch_bkb.integrations.ax.space import AxSpace, read_goal
+from botorch_bkb.integrations.spaces import check_algorithm
 from botorch_bkb.optimizers import BatchCompleteError, CompressedUCB, ConvergedError, Optimizer
-from botorch_bkb.spaces import check_algorithm
 from botorch_bkb.validation import check_positive_integer
 
 

@@ -1,0 +1,197 @@
+r"""Optuna integration (extra ``optuna``): the algorithms of this package as a sampler."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from botorch.exceptions.errors import UnsupportedError
+
+try:
+    from optuna.distributions import (
+        BaseDistribution,
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+    from optuna.samplers import BaseSampler, RandomSampler
+    from optuna.search_space import IntersectionSearchSpace
+    from optuna.study import Study, StudyDirection
+    from optuna.trial import FrozenTrial, TrialState
+except ImportError as error:
+    raise ImportError(
+        "botorch_bkb.optuna needs Optuna: pip install 'botorch-bkb[optuna]'"
+    ) from error
+
+from botorch_bkb.integrations.spaces import Dimension, Space, check_algorithm
+from botorch_bkb.optimizers import BatchCompleteError, CompressedUCB, Optimizer
+from botorch_bkb.optimizers.reading import LARGEST
+from botorch_bkb.runs.points import UNKNOWN, Point, Reward, tell
+
+
+def as_dimension(name: str, distribution: BaseDistribution) -> Dimension:
+    r"""A distribution as one coordinate of a box."""
+    if isinstance(distribution, CategoricalDistribution):
+        return Dimension.choices(name, distribution.choices)
+    if not isinstance(distribution, (FloatDistribution, IntDistribution)):
+        raise UnsupportedError(
+            "BKBSampler takes float, int and categorical distributions, got "
+            f"{type(distribution).__name__} for {name}."
+        )
+    low, high, step, log = distribution.low, distribution.high, distribution.step, distribution.log
+    if step is None:
+        return Dimension(name, low, high, log=log)
+    return Dimension.grid(name, low, high, step, log=log)
+
+
+class BKBSampler(BaseSampler):
+    r"""An algorithm of this package as a sampler of Optuna.
+
+    Parameters that all finished trials have in common are sampled together; others, such as
+    conditional ones, and all those of trials asked while a batch is closed, at random. All finished
+    trials of the study count, whoever asked them; pruned and failed ones are given up. A new
+    sampler on a stored study learns from all its trials, but its randomness starts anew.
+
+    What is proved of an algorithm holds for the box that the common parameters become, as its
+    class says; random samples and all defaults are heuristic. Categories are numbers to the
+    kernel, in the order of the list.
+
+    Args:
+        algorithm: ``"BBKB"``, ``"BKB"``, ``...``: any of the optimizers by name.
+        search_space: Distributions by name; by default those common to finished trials, so that
+            the first trial is random.
+        seed: Seed of all randomness.
+        options: Further arguments of the algorithm's class, in units of the box: logarithms for
+            logarithmic parameters.
+
+    Example:
+        >>> import optuna
+        >>> from botorch_bkb.optuna import BKBSampler
+        >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+        >>> study = optuna.create_study(sampler=BKBSampler("BBKB", seed=0))
+        >>> study.optimize(lambda trial: (trial.suggest_float("x", 0, 1) - 0.3) ** 2, n_trials=12)
+        >>> abs(study.best_params["x"] - 0.3) < 0.1
+        True
+    """
+
+    def __init__(
+        self,
+        algorithm: str = "BBKB",
+        *,
+        search_space: dict[str, BaseDistribution] | None = None,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        is_compressed = issubclass(check_algorithm(algorithm, options), CompressedUCB)
+        if is_compressed and options.setdefault("on_uninformative", "evaluate") != "evaluate":
+            raise UnsupportedError(
+                'Optuna evaluates every trial: on_uninformative must be "evaluate", got '
+                f"{options['on_uninformative']!r}."
+            )
+        self._algorithm, self._seed, self._options = algorithm, seed, options
+        self._given, self._study = search_space, ""
+        self._common = IntersectionSearchSpace(include_pruned=True)
+        self._independent = RandomSampler(seed=seed)
+        self._lock = threading.RLock()
+        self._distributions: dict[str, BaseDistribution] = {}
+        self._space = Space(())
+        self._optimizer: Optimizer | None = None
+        self._asked: dict[int, tuple[int, dict[str, Any]]] = {}
+        self._closed: set[int] = set()
+
+    @property
+    def optimizer(self) -> Optimizer | None:
+        r"""What picks the points; None before the first one."""
+        return self._optimizer
+
+    def reseed_rng(self) -> None:
+        r"""Of the random samples."""
+        self._independent.reseed_rng()
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        r"""The parameters that are sampled together."""
+        with self._lock:
+            self._look_at(study)
+        space = self._given or self._common.calculate(study)
+        return {name: d for name, d in space.items() if not d.single()}
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: Any
+    ) -> Any:
+        r"""At random."""
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        r"""The next point, or nothing while the batch is closed."""
+        self._raise_error_if_multi_objective(study)
+        if not search_space:
+            return {}
+        with self._lock:
+            if self._optimizer is None or search_space != self._distributions:
+                self._begin(search_space)
+            self._catch_up(study)
+            assert self._optimizer is not None
+            try:
+                suggestion = self._optimizer.ask(1)
+            except BatchCompleteError:
+                return {}
+            point = self._space.decode(suggestion.X[0])
+            self._asked[trial.number] = suggestion.ids[0], point
+            return point
+
+    def _look_at(self, study: Study) -> None:
+        r"""Forget everything if it is another study."""
+        now = f"{study.study_name} {study.directions}"
+        if now != self._study:
+            self._study, self._optimizer = now, None
+            self._common = IntersectionSearchSpace(include_pruned=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.RLock())
+
+    def _begin(self, search_space: dict[str, BaseDistribution]) -> None:
+        self._distributions = dict(search_space)
+        self._space = Space(tuple(as_dimension(*item) for item in search_space.items()))
+        self._optimizer = self._space.make_optimizer(self._algorithm, self._seed, self._options)
+        self._asked, self._closed = {}, set()
+
+    def _catch_up(self, study: Study) -> None:
+        r"""Tell what has finished since the last time, in the order of the trials."""
+        optimizer = self._optimizer
+        assert optimizer is not None
+        sign = 1.0 if study.direction is StudyDirection.MAXIMIZE else -1.0
+        pending = optimizer.pending
+        X = dict(zip(pending.ids, pending.X, strict=True))
+        told: list[tuple[Point, Reward | None]] = []
+        news = [
+            trial
+            for trial in study.get_trials(deepcopy=False)
+            if trial.number not in self._closed and trial.state.is_finished()
+        ]
+        for trial in news:
+            id_, point = self._asked.get(trial.number, (UNKNOWN, {}))
+            reward = None
+            if trial.state is TrialState.COMPLETE and trial.value is not None:
+                reward = Reward(sign * trial.value) if abs(trial.value) < LARGEST else None
+            if id_ in X:
+                answer = reward if point.items() <= trial.params.items() else None
+                told.append((Point(trial.number, X[id_], None, id_, 0), answer))
+                if answer is not None:
+                    continue
+            try:
+                x = self._space.encode(trial.params)
+            except (KeyError, ValueError):
+                continue
+            if reward is not None:
+                told.append((Point(trial.number, x, None, UNKNOWN, 0), reward))
+        tell(optimizer, told)
+        self._closed |= {trial.number for trial in news}
+        for trial in news:
+            self._asked.pop(trial.number, None)
