@@ -45,6 +45,16 @@ class Known:
         )
 
     @property
+    def device(self) -> torch.device:
+        r"""The device of the arms or bounds, on which everything is computed."""
+        return self.domain.extent.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        r"""The dtype of the arms or bounds, and of every suggestion."""
+        return self.domain.extent.dtype
+
+    @property
     def arms(self) -> Tensor:
         r"""``A x d``."""
         if not self.domain.num_arms:

@@ -55,7 +55,8 @@ class AxSpace:
 
     Ranges are intervals, of logarithms where Ax's scale is logarithmic; integers take whole
     values. A choice is the number of its value, or the value itself where values are ordered and
-    equally spaced (see :class:`~botorch_bkb.integrations.spaces.Dimension`). Fixed and derived parameters are added to each point.
+    equally spaced (see :class:`~botorch_bkb.integrations.spaces.Dimension`). Fixed and derived
+    parameters are added to each point.
 
     Args:
         search_space: Without hierarchy, fidelities and tasks. Linear constraints must not involve
