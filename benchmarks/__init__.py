@@ -1,1 +1,1 @@
-r"""Studies of the package: ``python -m benchmarks`` lists them."""
+r"""Benchmark studies of the package. ``python -m benchmarks`` lists them."""

@@ -1,4 +1,4 @@
-r"""``python -m benchmarks`` lists the studies, ``python -m benchmarks NAME`` runs one."""
+r"""``python -m benchmarks`` lists the studies. ``python -m benchmarks NAME`` runs one."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ STUDIES = (
 
 
 def study(name: str) -> ModuleType:
-    r"""The module of a study."""
+    r"""Import and return the module of a study."""
     return import_module(f"benchmarks.studies.{name.replace('-', '_')}")
 
 
 def listing() -> str:
-    r"""A line a study."""
+    r"""Return the list of studies, one line per study."""
     lines = (f"  {name:12} {study(name).__doc__.splitlines()[0]}" for name in STUDIES)
-    return "\n".join(["studies:", *lines, "", "python -m benchmarks NAME --help has the options"])
+    return "\n".join(["studies:", *lines, "", "python -m benchmarks --help shows the options"])
 
 
 def main(argv: list[str] | None = None) -> None:
     r"""List the studies, or run one."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", nargs="?", choices=STUDIES, help="a study; without it, a list")
-    parser.add_argument("--quick", action="store_true", help="everything, as short as can be")
+    parser.add_argument("name", nargs="?", choices=STUDIES, help="study to run; omit to list all")
+    parser.add_argument("--quick", action="store_true", help="run every part at the smallest size")
     parser.add_argument("--data", type=Path, help="folder with abalone.csv and cal_housing.data")
-    parser.add_argument("--out", type=Path, help="folder for the figures and pictures")
-    parser.add_argument("--seeds", type=int, help="repetitions; by default the study's own")
-    parser.add_argument("--workers", type=int, default=2, help="processes, one thread each")
-    parser.add_argument("--cache", type=Path, help="folder from which an interrupted one goes on")
+    parser.add_argument("--out", type=Path, help="folder for the CSV file and the plots")
+    parser.add_argument("--seeds", type=int, help="number of seeds; each study has a default")
+    parser.add_argument("--workers", type=int, default=2, help="processes of one thread each")
+    parser.add_argument("--cache", type=Path, help="folder of finished runs, to resume a study")
     args = parser.parse_args(argv)
     if args.name is None:
         return print(listing())

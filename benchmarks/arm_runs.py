@@ -1,4 +1,4 @@
-r"""Runs over a finite set of arms, on the problems of the BBKB paper and with its settings."""
+r"""Runs over a finite set of arms, with the problems and settings of the BBKB paper."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from botorch_bkb import BBKB
 from botorch_bkb.optimizers import Optimizer
 
 SQUARED_WIDTH = 5.0
-#: Noise, noise variance in the model, norm bound. The paper's are the 0.2 and, on Abalone, the 20.
+#: Table, noise standard deviation, noise variance in the model, and norm bound. The paper has a
+#: noise variance of 0.2 and, on Abalone, a norm bound of 20.
 PROBLEMS = {
     "abalone": ("abalone", 1.0, 1.0, 20.0),
     "abalone 0.2": ("abalone", 1.0, 0.2, 20.0),
@@ -24,7 +25,7 @@ PROBLEMS = {
 
 
 class Setting(NamedTuple):
-    r"""A problem with the model it is played with."""
+    r"""A bandit problem with the settings of the model."""
 
     name: str
     bandit: Bandit
@@ -33,7 +34,7 @@ class Setting(NamedTuple):
     squared_width: float = SQUARED_WIDTH
 
     def options(self, horizon: int) -> dict[str, Any]:
-        r"""Arguments of an optimizer."""
+        r"""Return the arguments of an optimizer for this problem."""
         return {
             "covar_module": rbf(self.squared_width),
             "noise_var": self.noise_var,
@@ -45,24 +46,24 @@ class Setting(NamedTuple):
 
 
 def setting(name: str, data: Path | None) -> Setting:
-    r"""One of the problems, its table taken from a folder."""
+    r"""Load one of the problems; ``data`` is the folder with its table."""
     table, noise, noise_var, norm_bound = PROBLEMS[name]
     return Setting(name, load(table, data, noise), noise_var, norm_bound)
 
 
 class Run(NamedTuple):
-    r"""A run: after each batch, and at its end."""
+    r"""The outcome of one run, after each batch and at the end."""
 
-    pulls: np.ndarray  #: so far
-    regret: np.ndarray  #: cumulative
-    seconds: np.ndarray  #: of the optimizer, so far
-    dictionary: np.ndarray
-    distinct: int  #: arms that were pulled
-    dimension: float  #: the effective dimension at the end
+    pulls: np.ndarray  #: cumulative number of pulls
+    regret: np.ndarray  #: cumulative regret
+    seconds: np.ndarray  #: cumulative time of the optimizer
+    dictionary: np.ndarray  #: number of dictionary points
+    distinct: int  #: number of distinct arms pulled
+    dimension: float  #: effective dimension at the end
 
     @property
     def batches(self) -> np.ndarray:
-        r"""Their sizes."""
+        r"""The sizes of the batches."""
         return np.diff(self.pulls, prepend=0)
 
 
@@ -73,7 +74,7 @@ def play(
     seed: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Run:
-    r"""Ask and tell until there are ``budget`` observations; the time is the optimizer's alone."""
+    r"""Ask and tell until there are ``budget`` observations, and time the optimizer alone."""
     generator = torch.Generator().manual_seed(seed)
     seconds, regret, rows, curve = 0.0, 0.0, set(), []
     while (left := budget - optimizer.num_observations) > 0:
@@ -93,7 +94,7 @@ def play(
 
 
 def play_in_float32(num_arms: int, budget: int) -> Run:
-    r"""BBKB among generated arms in eight dimensions."""
+    r"""Run BBKB in float32 on generated arms in eight dimensions."""
     bandit = generated(num_arms, 8, 0.1, 0, torch.float32)
     optimizer = BBKB(
         bandit.arms, covar_module=rbf(SQUARED_WIDTH, torch.float32), noise_var=0.05, norm_bound=2.0,

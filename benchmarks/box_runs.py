@@ -1,4 +1,4 @@
-r"""Runs over a box, with everything that is compared there."""
+r"""Runs over a box with each of the compared methods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from botorch_bkb.optimizers import Optimizer
 
 
 class Case(NamedTuple):
-    r"""One run."""
+    r"""The settings of one run."""
 
     function: str
     method: str
@@ -28,16 +28,16 @@ class Case(NamedTuple):
 
 
 class Run(NamedTuple):
-    r"""What became of it."""
+    r"""The outcome of one run."""
 
-    regret: np.ndarray  #: of each evaluation
-    simple: np.ndarray  #: of the recommendation, now and then
-    seconds: np.ndarray  #: of the optimizer on one core, so far
-    cells: int
+    regret: np.ndarray  #: regret of each evaluation
+    simple: np.ndarray  #: simple regret of the recommendation after each batch
+    seconds: np.ndarray  #: cumulative time of the optimizer on one core
+    cells: int  #: number of leaves of the tree, 0 without a tree
 
 
 def with_optimizer(make: Callable[[Tensor, int], Optimizer]) -> Callable[..., Run]:
-    r"""Runs of one of our optimizers, made of bounds and a seed."""
+    r"""Return a function that runs the optimizer that ``make`` returns for bounds and a seed."""
 
     def run(problem: Problem, steps: int, seed: int) -> Run:
         generator = torch.Generator().manual_seed(seed)
@@ -62,7 +62,7 @@ def with_optimizer(make: Callable[[Tensor, int], Optimizer]) -> Callable[..., Ru
 
 
 def qlognei(problem: Problem, steps: int, seed: int) -> Run:
-    r"""``SingleTaskGP`` and ``qLogNoisyExpectedImprovement``, fitted at every step."""
+    r"""Run ``SingleTaskGP`` and ``qLogNoisyExpectedImprovement``, with a fit at every step."""
     generator = torch.Generator().manual_seed(seed)
     regret, simple, seconds = [], [], []
     for x, best, clock in play_qlognei(problem, steps, generator, seed):
@@ -73,7 +73,7 @@ def qlognei(problem: Problem, steps: int, seed: int) -> Run:
 
 
 def sobol(problem: Problem, steps: int, seed: int) -> Run:
-    r"""The best observation so far of a space-filling design."""
+    r"""Evaluate a Sobol design, and recommend its best observation so far."""
     generator = torch.Generator().manual_seed(seed)
     X = draw_sobol_samples(problem.bounds, n=steps, q=1, seed=seed).squeeze(1)
     Y, value = problem.observe(X, generator), problem.value(X)
@@ -99,5 +99,5 @@ METHODS: dict[str, Callable[..., Run]] = {
 
 
 def play(case: Case) -> Run:
-    r"""One run."""
+    r"""Run one case."""
     return METHODS[case.method](Problem(case.function), case.steps, case.seed)

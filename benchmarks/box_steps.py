@@ -1,4 +1,4 @@
-r"""What a step over a box costs after ``t`` observations: our optimizers, and others."""
+r"""The cost of a step over a box after ``t`` observations, for our optimizers and others."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ from botorch_bkb import BBKB, BKB
 from botorch_bkb.optimizers import Optimizer
 
 OURS: dict[str, type[Optimizer]] = {"BKB": BKB, "BBKB": BBKB}
-#: Observations of a run before the one that counts: what is first used is nobody's cost.
+#: Observations of a warm-up run. It excludes one-time costs, such as imports, from the timing.
 WARM = 12
 
 
 class Measured(NamedTuple):
-    r"""What was found."""
+    r"""The time and memory of one method."""
 
     cost: Cost
-    memory: float  #: MiB by which the largest resident size has grown
+    memory: float  #: growth of the peak resident memory in MiB
 
 
 def measured(method: str, function: str, t: int, steps: int, limit: float) -> Measured:
-    r"""One method after ``t`` Sobol observations; a process of its own makes sense of the memory.
+    r"""Measure one method after ``t`` Sobol observations.
+
+    Call it in a separate process, so that the memory is that of this method alone.
 
     Args:
-        method: Ours or a peer, by name.
+        method: Name of one of our optimizers or of a peer.
         function: Name of the problem.
-        t: Observations.
-        steps: Over which a step is averaged where fits are rarer.
-        limit: Seconds after which some fits of others are stopped.
+        t: Number of observations.
+        steps: Number of steps to average over, for methods that do not fit at every step.
+        limit: Seconds after which the fits of some peers are stopped.
     """
     warnings.simplefilter("ignore")
     problem, generator = Problem(function), torch.Generator().manual_seed(0)
@@ -54,7 +56,7 @@ def measured(method: str, function: str, t: int, steps: int, limit: float) -> Me
 def cost_of(
     make: type[Optimizer], problem: Problem, X: Tensor, Y: Tensor, steps: int, limit: float
 ) -> Cost:
-    r"""One of our optimizers with its defaults; telling all results at once is the fit."""
+    r"""Measure one of our optimizers with its defaults. The fit is to tell all results at once."""
     optimizer = make(bounds=problem.bounds, seed=0)
     fit = stopwatch(lambda: optimizer.tell(X, Y))
     generator = torch.Generator().manual_seed(1)
@@ -63,7 +65,7 @@ def cost_of(
 
 
 def seconds_a_step(optimizer: Optimizer, observe: Callable[[Tensor], Tensor], steps: int) -> float:
-    r"""Of asking and telling, until there are ``steps`` results more."""
+    r"""Return the mean seconds per step of asking and telling, over ``steps`` more results."""
     seconds, done = 0.0, 0
     while done < steps:
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-r"""Many independent runs on all cores, kept so that an interrupted study goes on."""
+r"""Independent runs in parallel processes, with a cache to resume interrupted studies."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ R = TypeVar("R", bound=NamedTuple)
 def play_all(
     play: Callable[[C], R], kind: type[R], cases: Sequence[C], options: Options
 ) -> dict[C, R]:
-    r"""Every case in a process of one thread.
+    r"""Run every case in a process with one thread.
 
     Args:
-        play: A function of a module that plays one case.
-        kind: What it returns: a named tuple of arrays and numbers.
-        cases: Named tuples of strings and numbers, which are the names in the cache as well.
-        options: How many processes, and where finished runs are kept.
+        play: Module-level function that runs one case.
+        kind: Return type of ``play``, a named tuple of arrays and numbers.
+        cases: Named tuples of strings and numbers, which also name the files in the cache.
+        options: Options with the number of processes and the cache folder.
     """
     if options.cache:
         options.cache.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def _plain(array: np.ndarray) -> Any:
 
 
 def of(runs: dict[C, R], **which: Any) -> list[R]:
-    r"""The runs whose cases have these values: ``of(runs, method="BKB", steps=200)``."""
+    r"""Return the runs of the matching cases, as in ``of(runs, method="BKB", steps=200)``."""
     return [
         run
         for case, run in runs.items()

@@ -1,4 +1,4 @@
-r"""Costs against sizes: kept, fitted by powers, and drawn on logarithmic axes."""
+r"""Curves of costs against sizes, with their slopes on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import numpy as np
 
 from benchmarks.report import Report
 
-#: Enough to tell the curves of one panel apart.
+#: As many distinct colors as one panel needs.
 COLORS = [f"C{i}" for i in range(10)] + ["black", "gold"]
 
 Key = tuple[str, str, str]  # part, what, figure
 
 
 def power(sizes: list[int], values: list[float]) -> float:
-    r"""The slope of the least squares line through logarithms; NaN for a single size."""
+    r"""Return the slope of the least squares line through the logarithms; NaN for one size."""
     if len(sizes) < 2:
         return math.nan
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 class Curves:
-    r"""Figures by size, which are rows of a report as well.
+    r"""Figures by size, which are also written to a report.
 
     Args:
-        report: With columns for the part of the study, what was measured, its size, the name of
-            the figure, and its value.
+        report: Report with columns for the part of the study, what was measured, its size, the name
+            of the figure, and its value.
     """
 
     def __init__(self, report: Report) -> None:
@@ -38,15 +38,15 @@ class Curves:
     def add(
         self, part: str, what: str, size: int, figures: dict[str, float], bound: bool = False
     ) -> None:
-        r"""Figures of one size.
+        r"""Add the figures of one size.
 
         Args:
-            part: Of the study.
-            what: Was measured.
-            size: Its size.
-            figures: By name.
-            bound: Whether they are lower bounds, something having been stopped: such are hollow
-                in pictures, and left out of slopes.
+            part: Part of the study.
+            what: Name of what was measured.
+            size: Size at which it was measured.
+            figures: Figures by name.
+            bound: Whether the figures are lower bounds, because something was stopped. Plots show
+                them as hollow markers, and slopes leave them out.
         """
         for figure, value in figures.items():
             key = part, what, figure
@@ -58,11 +58,11 @@ class Curves:
         self.report.say(f"{part}, {what}, {size}: {'at least ' * bound}{said}")
 
     def at(self, part: str, what: str, figure: str) -> dict[int, float]:
-        r"""A figure by size, nothing where nothing was measured."""
+        r"""Return a figure by size, empty if nothing was measured."""
         return self._curves.get((part, what, figure), {})
 
     def slope(self, part: str, what: str, figure: str) -> float:
-        r"""With which power of its size a figure grows."""
+        r"""Return the power of the size with which a figure grows."""
         key = part, what, figure
         curve = {
             size: value for size, value in self.at(*key).items() if (key, size) not in self._bounds
@@ -70,14 +70,14 @@ class Curves:
         return power(list(curve), list(curve.values()))
 
     def record_slopes(self, *figures: str) -> None:
-        r"""A row for each curve of these figures."""
+        r"""Write the slope of each curve of these figures to the report."""
         for part, what, figure in self._curves:
             slope = self.slope(part, what, figure)
             if figure in figures and math.isfinite(slope):
                 self.report.row(part, what, "", f"slope of {figure}", slope)
 
     def draw(self, ax: Any, part: str, figure: str, only: tuple[str, ...] = ()) -> None:
-        r"""All or some curves of a part with this figure, their slopes in the legend."""
+        r"""Plot the curves of a part with this figure, with their slopes in the legend."""
         for key, curve in self._curves.items():
             if (key[0], key[2]) != (part, figure) or (only and key[1] not in only):
                 continue

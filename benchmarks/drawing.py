@@ -1,4 +1,4 @@
-r"""Curves over seeds."""
+r"""Plots of curves over several seeds."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 
 def band(ax: Any, values: np.ndarray, label: str, color: str, x: np.ndarray | None = None) -> None:
-    r"""The median over runs, and their middle three fifths.
+    r"""Plot the median over runs, and the band from the 20 % to the 80 % quantile.
 
     Args:
-        ax: Axes.
-        values: ``runs x T``; a place where a run has none is left out.
-        label: For the legend.
-        color: Of line and band.
-        x: ``T``, by default ``1`` to ``T``.
+        ax: Axes to draw on.
+        values: Values ``runs x T``. Columns in which a run has no finite value are left out.
+        label: Label in the legend.
+        color: Color of line and band.
+        x: Positions of the ``T`` columns, by default ``1`` to ``T``.
     """
     x = np.arange(1, values.shape[-1] + 1) if x is None else x
     drawn = np.isfinite(values).all(0)

@@ -1,4 +1,4 @@
-r"""Where a figure comes from, and how much time and memory it took."""
+r"""Measurement of time and memory, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PACKAGES = ("torch", "gpytorch", "botorch", "scikit-learn", "optuna", "ax-platfo
 
 
 def circumstances(seeds: int) -> list[str]:
-    r"""Machine, versions, seeds and date."""
+    r"""Describe the machine, the package versions, the seeds and the date."""
     versions = [f"botorch_bkb {botorch_bkb.__version__}", *filter(None, map(_version, PACKAGES))]
     threads = f"{os.cpu_count()} cpus, {torch.get_num_threads()} torch threads"
     return [
@@ -44,18 +44,18 @@ def _version(package: str) -> str | None:
 
 
 def stopwatch(function: Callable[[], object]) -> float:
-    r"""Seconds a call takes."""
+    r"""Return the seconds that a call takes."""
     before = time.perf_counter()
     function()
     return time.perf_counter() - before
 
 
 def best_of(cases: Mapping[K, Callable[[], object]], repeats: int, budget: float) -> dict[K, float]:
-    r"""Least seconds of each case; they take turns of 20 ms or one call.
+    r"""Return the least seconds of each case. The cases take turns of 20 ms or one call.
 
     Args:
-        cases: What is called.
-        repeats: Turns of each.
+        cases: Functions to time.
+        repeats: Number of turns per case.
         budget: Seconds after which a case has no more turns.
     """
     best, spent = dict.fromkeys(cases, math.inf), dict.fromkeys(cases, 0.0)
@@ -70,9 +70,9 @@ def best_of(cases: Mapping[K, Callable[[], object]], repeats: int, budget: float
 
 
 def peak_memory() -> float:
-    r"""Peak memory of this process in MiB."""
+    r"""Return the peak resident memory of this process in MiB."""
     status = Path("/proc/self/status")
-    if status.exists():  # what getrusage says is inherited from the process that started this one
+    if status.exists():  # the value of getrusage is inherited from the parent process
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) / 2**10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -80,6 +80,6 @@ def peak_memory() -> float:
 
 
 def in_a_process(function: Callable[..., T], *args: object) -> T:
-    r"""What a function returns in a fresh process, whose memory nobody else has used."""
+    r"""Call a function in a fresh process, so that its memory can be measured alone."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *args).result()

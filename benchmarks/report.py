@@ -1,4 +1,4 @@
-r"""What a study is asked for, and what it finds."""
+r"""The options of a study and the report that it writes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from benchmarks.machine import circumstances
 
 @dataclass(frozen=True)
 class Options:
-    r"""What a study is asked for.
+    r"""The options of a study.
 
     Attributes:
-        quick: Whether to make it as short as it can be while everything in it still happens.
-        seeds: Repetitions, with seeds ``0`` to ``seeds - 1``.
-        workers: Processes, of one thread each, where whole runs are independent.
-        data: Folder with the tables some studies play on.
-        out: Folder for the figures and pictures; without it they are only printed.
-        cache: Folder of finished runs, with which an interrupted study goes on.
+        quick: Whether to run every part of the study at the smallest size.
+        seeds: Number of repetitions, with seeds ``0`` to ``seeds - 1``.
+        workers: Number of processes for independent runs, one thread each.
+        data: Folder with the tables that some studies need.
+        out: Folder for the CSV file and the plots; without it figures are only printed.
+        cache: Folder of finished runs, from which an interrupted study resumes.
     """
 
     quick: bool = False
@@ -37,12 +37,14 @@ class Options:
 
 
 class Report:
-    r"""Figures, claims and pictures of a study, shown as they come and written at the end.
+    r"""The figures, claims and plots of a study.
+
+    Claims are printed as they come. The figures and claims are written to a file at the end.
 
     Args:
-        name: Name of the study, and of its files.
-        columns: Names of what is in a row.
-        options: What was asked for.
+        name: Name of the study and of its files.
+        columns: Names of the columns.
+        options: Options of the study.
     """
 
     def __init__(self, name: str, columns: tuple[str, ...], options: Options) -> None:
@@ -56,23 +58,23 @@ class Report:
             self.say(line)
 
     def say(self, line: str) -> None:
-        r"""A line on the screen, above the progress bar."""
+        r"""Print a line above the progress bar."""
         tqdm.write(line)
 
     def row(self, *values: Any) -> None:
-        r"""One figure for the file."""
+        r"""Add a row to the CSV file."""
         assert len(values) == len(self.columns), (self.columns, values)
         self.rows.append([f"{v:.6g}" if isinstance(v, float) else str(v) for v in values])
 
     def claim(self, what: str, asked: str, value: float, holds: bool) -> None:
-        r"""What was asked, what was measured, and whether it holds."""
+        r"""Print and record a claim with its target, the measured value, and whether it holds."""
         line = f"{what} | {asked} | {value:.3g} | {'holds' if holds else 'does not hold'}"
         self.claims.append(line)
         self.say(f"   {line}")
 
     @contextmanager
     def picture(self, name: str, rows: int, columns: int, **more: Any) -> Iterator[Any]:
-        r"""Axes, ``rows x columns``, of a picture that is written when they are drawn on."""
+        r"""Yield the ``rows x columns`` axes of a plot, which is saved on exit."""
         import matplotlib
 
         matplotlib.use("Agg")
@@ -89,8 +91,8 @@ class Report:
             plt.close(figure)
 
     def finish(self) -> None:
-        r"""Show the claims once more, and write the figures."""
-        self.say("\nclaim | asked | measured | verdict")
+        r"""Print all claims, and write the CSV file."""
+        self.say("\nclaim | target | measured | verdict")
         for line in self.claims:
             self.say(line)
         if not self.options.out:

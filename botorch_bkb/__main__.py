@@ -1,4 +1,4 @@
-r"""``python -m botorch_bkb``: the demo, and commands on journals."""
+r"""The command line ``python -m botorch_bkb``: a demo, and commands on journals."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from botorch_bkb.commands import demo, journals
 
 
 def main() -> None:
-    r"""Run a command; the demo if none is named."""
+    r"""Run the command named on the command line, or the demo if there is none."""
     parser = argparse.ArgumentParser(
         prog="python -m botorch_bkb",
-        description="Without a command, the demo: BBKB over a large table of arms and over a box, "
-        "next to exact GP-UCB.",
+        description="Without a command, run the demo: BBKB on a large table of arms and on a box, "
+        "compared with exact GP-UCB.",
     )
     demo.add_to(parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    demo.add_to(commands.add_parser("demo", help="the demo, as without a command"))
+    demo.add_to(commands.add_parser("demo", help="run the demo, as without a command"))
     journals.add_to(commands)
     options = parser.parse_args()
     journals.checked(options.run, options)

@@ -1,4 +1,4 @@
-r"""Ax integration (extra ``ax``): short for :mod:`botorch_bkb.integrations.ax`."""
+r"""Ax integration (extra ``ax``). An alias of :mod:`botorch_bkb.integrations.ax`."""
 
 from botorch_bkb.integrations.ax import (
     BKBNode,

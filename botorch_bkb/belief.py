@@ -1,7 +1,7 @@
-r"""The DTC posterior of a kernel, a mean and a dictionary: what a model caches.
+r"""The DTC posterior that a model caches, for a given kernel, mean and dictionary.
 
-This is the one place where kernels meet :mod:`botorch_bkb.linalg`. Kernel values are
-computed in the model's dtype and everything ``m x m`` in float64.
+This module connects kernels with :mod:`botorch_bkb.linalg`. Kernel values are computed in the
+model's dtype, and all ``m x m`` algebra in float64.
 """
 
 from __future__ import annotations
@@ -30,41 +30,41 @@ from botorch_bkb.linalg import (
     solve_rows,
 )
 
-#: Rows of training data embedded at a time.
+#: Number of training rows embedded at a time.
 CHUNK = 4096
 #: Joint posteriors over more points than this keep their covariance lazy.
 DENSE_LIMIT = 1024
 
 
 def kernel_matrix(kernel: Kernel, X1: Tensor, X2: Tensor | None = None) -> Tensor:
-    r"""``k(X1, X2)`` in float64, ``batch x q1 x q2``."""
+    r"""Compute ``k(X1, X2)`` in float64, ``batch x q1 x q2``."""
     return kernel(X1, X2).to_dense().double()
 
 
 def kernel_diagonal(kernel: Kernel, X: Tensor) -> Tensor:
-    r"""``k(x, x)`` in float64, ``batch x q``."""
+    r"""Compute ``k(x, x)`` in float64, ``batch x q``."""
     return kernel(X, diag=True).double()
 
 
 def dictionary_root(kernel: Kernel, points: Tensor) -> Tensor:
-    r"""The lower factor of ``K_SS``, ``batch x m x m``."""
+    r"""Compute the lower factor of ``K_SS``, ``batch x m x m``."""
     return safe_cholesky(kernel_matrix(kernel, points), precision=points.dtype)
 
 
 def chunks(n: int, size: int = CHUNK) -> Iterator[slice]:
-    r"""Slices that cover ``range(n)``, at least one."""
+    r"""Yield slices that cover ``range(n)``, at least one."""
     return (slice(start, min(start + size, n)) for start in range(0, max(n, 1), size))
 
 
 @dataclass(frozen=True)
 class Belief:
-    r"""A cached posterior; immutable, and cheap whatever the number of observations.
+    r"""An immutable cached posterior, with evaluation cost independent of the data size.
 
     Attributes:
         points: The dictionary's inputs, ``batch x m x d``.
-        factor: Their DTC factor given the training data.
+        factor: The DTC factor of the dictionary given the training data.
         extra_points: Inputs conditioned on afterwards, ``batch x q x d``, or None.
-        conditional: The conditional of the DTC process on them, or None.
+        conditional: The conditional of the DTC process on ``extra_points``, or None.
     """
 
     points: Tensor
@@ -77,13 +77,15 @@ class Belief:
     def build(
         cls, kernel: Kernel, points: Tensor, X: Tensor, residual: Tensor, noise: Tensor
     ) -> Belief:
-        r"""Absorb the data in one pass, ``O(n m^2)`` time and ``O(m)`` memory a row at a time.
+        r"""Compute the posterior in one pass over the data, in ``O(n m^2)``.
+
+        Rows are embedded in chunks, with ``O(m)`` memory per row of a chunk.
 
         Args:
             kernel: The covariance module.
             points: Dictionary inputs, ``batch x m x d``.
             X: Training inputs, ``batch x n x d``.
-            residual: Targets less the prior mean, ``batch x n``.
+            residual: Targets minus the prior mean, ``batch x n``.
             noise: Noise variances, ``batch x n``.
         """
         root = dictionary_root(kernel, points)
@@ -97,17 +99,21 @@ class Belief:
 
     @classmethod
     def prior(cls, like: Tensor) -> Belief:
-        r"""Nothing observed, an empty dictionary; ``like`` is ``batch x n x d``."""
+        r"""Return the belief without observations, with an empty dictionary.
+
+        Args:
+            like: A ``batch x n x d`` tensor with the shape, dtype and device of the inputs.
+        """
         empty = like.new_empty(*like.shape[:-2], 0, 0, dtype=torch.float64)
         return cls(like[..., :0, :], DTCFactor(empty, empty, empty.sum(-1)))
 
     def with_points_as(self, dtype: torch.dtype) -> Belief:
-        r"""The same belief for a model of another dtype; the algebra stays in float64."""
+        r"""Return this belief for a model of another dtype; the algebra stays in float64."""
         extra = None if self.extra_points is None else self.extra_points.to(dtype)
         return replace(self, points=self.points.to(dtype), extra_points=extra)
 
     def embed(self, kernel: Kernel, X: Tensor) -> Embedding:
-        r"""Where ``X`` stands relative to the dictionary."""
+        r"""Compute the embedding of ``X`` for the dictionary."""
         return self.factor.embed(self._kernel_with_points(kernel, X))
 
     def _mean_and_projection(
@@ -124,7 +130,7 @@ class Belief:
         return self.conditional.project(e, kernel_matrix(kernel, X, self.extra_points))
 
     def moments(self, kernel: Kernel, mean: Mean, X: Tensor) -> tuple[Tensor, LinearOperator]:
-        r"""Posterior mean ``... x q`` and joint covariance ``... x q x q`` at ``X``."""
+        r"""Compute the posterior mean ``... x q`` and covariance ``... x q x q`` at ``X``."""
         e = self.embed(kernel, X)
         value, V = self._mean_and_projection(kernel, mean, X, e)
         if X.shape[-2] > DENSE_LIMIT:
@@ -132,7 +138,7 @@ class Belief:
         return value, to_linear_operator(self._joint(kernel, X, e, V).to(X.dtype))
 
     def covariance(self, kernel: Kernel, X: Tensor) -> Tensor:
-        r"""Joint covariance ``... x q x q`` at ``X`` in float64."""
+        r"""Compute the joint covariance ``... x q x q`` at ``X`` in float64."""
         e = self.embed(kernel, X)
         return self._joint(kernel, X, e, self._projection(kernel, X, e))
 
@@ -143,7 +149,7 @@ class Belief:
 
     @staticmethod
     def _lazy_covariance(kernel: Kernel, X: Tensor, e: Embedding, V: Tensor | None):
-        r"""The same sum of terms, of which nothing ``q x q`` exists until somebody asks."""
+        r"""Return the joint covariance as a lazy sum, without ``q x q`` matrices in memory."""
         minus = e.z if V is None else torch.cat([e.z.expand(*V.shape[:-1], -1), V], -1)
         return SumLinearOperator(
             kernel(X),
@@ -152,7 +158,7 @@ class Belief:
         )
 
     def marginals(self, kernel: Kernel, mean: Mean, X: Tensor) -> tuple[Tensor, Tensor]:
-        r"""Posterior means and variances ``... x q`` in float64, without their covariance."""
+        r"""Compute posterior means and variances ``... x q`` in float64, without covariances."""
         e = self.embed(kernel, X)
         value, V = self._mean_and_projection(kernel, mean, X, e)
         return value, self._diagonal(kernel, X, e, V)
@@ -164,7 +170,7 @@ class Belief:
 
     @torch.no_grad()
     def variance(self, kernel: Kernel, X: Tensor) -> Tensor:
-        r"""Posterior variances ``... x q`` in float64, by chunks, never ``q x q``."""
+        r"""Compute posterior variances ``... x q`` in float64, in chunks, never ``q x q``."""
         out = []
         for rows in chunks(X.shape[-2]):
             x = X[..., rows, :]
@@ -175,7 +181,7 @@ class Belief:
     def condition(
         self, kernel: Kernel, mean: Mean, X: Tensor, targets: Tensor, noise: Tensor
     ) -> Belief:
-        r"""Condition the DTC process on ``q`` further observations, ``O(m^2 q + q^3)``.
+        r"""Condition the DTC process on ``q`` further observations, in ``O(m^2 q + q^3)``.
 
         Args:
             kernel: The covariance module.
@@ -204,9 +210,10 @@ class Belief:
         noise: Tensor,
         joins: Tensor,
     ) -> Belief:
-        r"""Observe through the dictionary, which some of the points join first; ``O(m^2)`` each.
+        r"""Add observations to the DTC posterior, in ``O(m^2)`` per point.
 
-        A point that joins is conditioned on exactly; earlier data are not embedded again.
+        Some of the points join the dictionary first. The posterior is conditioned exactly on
+        these. Earlier data are not embedded again.
 
         Args:
             kernel: The covariance module.
@@ -214,9 +221,9 @@ class Belief:
             X: ``batch x q x d``.
             targets: ``batch' x q``, possibly with more batch dimensions than ``X``.
             noise: ``batch' x q``.
-            joins: Positions of the points that join the dictionary.
+            joins: The positions of the points that join the dictionary.
         """
-        assert self.conditional is None  # a belief either absorbs or conditions
+        assert self.conditional is None  # a belief uses either ``absorb`` or ``condition``
         residual, noise = targets.double() - mean(X).double(), noise.double()
         batch = torch.broadcast_shapes(self.factor.coef.shape[:-1], residual.shape[:-1])
         factor = replace(
@@ -235,7 +242,7 @@ class Belief:
         return belief
 
     def _widened(self, kernel: Kernel, x: Tensor) -> Belief:
-        r"""With ``x`` in the dictionary, unless it is in its span already, up to rounding."""
+        r"""Add ``x`` to the dictionary, unless it is in its span already, up to rounding."""
         cross, prior = self._kernel_with_points(kernel, x), kernel_matrix(kernel, x)
         z = solve_rows(self.factor.root, cross)
         unseen = prior.squeeze(-1) - z.square().sum(-1)

@@ -1,4 +1,4 @@
-r"""Optuna integration (extra ``optuna``): short for :mod:`botorch_bkb.integrations.optuna`."""
+r"""Optuna integration (extra ``optuna``). An alias of :mod:`botorch_bkb.integrations.optuna`."""
 
 from botorch_bkb.integrations.optuna import BKBSampler
 

@@ -1,6 +1,7 @@
-r"""Pictures of runs, beliefs and trees. Needs matplotlib: ``pip install 'botorch-bkb[plotting]'``.
+r"""Plots of runs, beliefs and trees.
 
-Every function draws on the axes it is given, or on new ones, and returns them.
+They need matplotlib: ``pip install 'botorch-bkb[plotting]'``. Every function draws on the given
+axes, or on new ones, and returns them.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from botorch_bkb.runs import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: The history of a run, or a run.
+#: A table of plain columns that describes a run, or its result.
 History = Mapping[str, Sequence[Any]] | Result
 
 
 def _axes(ax: Axes | None) -> Axes:
+    r"""Return the given axes, or new ones."""
     if ax is not None:
         return ax
     try:
@@ -39,12 +41,12 @@ def _axes(ax: Axes | None) -> Axes:
 
 
 def _new_label(ax: Axes, label: str) -> str | None:
-    r"""``label``, unless the axes have it already."""
+    r"""Return ``label``, or None if the legend of the axes has it already."""
     return None if label in ax.get_legend_handles_labels()[1] else label
 
 
 def _mark(n: int) -> str | None:
-    r"""A line through one point is invisible without."""
+    r"""Return the marker for a line of ``n`` points: one point is invisible without a marker."""
     return "o" if n == 1 else None
 
 
@@ -57,17 +59,17 @@ def plot_regret(
     bound: Callable[[int], float] | None = None,
     **style: Any,
 ) -> Axes:
-    r"""Cumulative regret against evaluations.
+    r"""Plot the cumulative regret against the number of evaluations.
 
     Args:
-        regret: ``T`` or ``runs x T``, the regret of each evaluation. Of several runs the median
-            is drawn, and a band with the middle three fifths of them.
-        ax: Axes; by default new ones.
-        label: For the legend.
-        uniform: What the uniform policy loses with an evaluation on average; drawn as a line.
-        bound: The theory's bound after ``t`` evaluations, for instance of
+        regret: ``T`` or ``runs x T`` regrets, one per evaluation. For several runs, the plot shows
+            their median and a band with the middle three fifths of them.
+        ax: The axes to draw on; by default new ones.
+        label: The label in the legend.
+        uniform: The mean regret per evaluation of the uniform policy; drawn as a line.
+        bound: A theoretical bound as a function of the number of evaluations, for instance from
             :func:`~botorch_bkb.confidence.bbkb_regret`; drawn as a line.
-        style: For ``ax.plot``.
+        style: Keyword arguments for ``ax.plot``.
 
     Returns:
         The axes.
@@ -82,14 +84,14 @@ def plot_regret(
     ax = _axes(ax)
     if isinstance(regret, Result):
         raise InputDataError(
-            "plot_regret draws regrets, which a run does not know: pass optimum - f(result.X), or "
-            "call plot_rewards(result)."
+            "regret must be a tensor of regrets, got a Result, which does not contain them: pass "
+            "optimum - f(result.X), or call plot_rewards(result)."
         )
     regret = torch.as_tensor(regret).detach().cpu().double()
     if regret.ndim not in (1, 2) or not regret.numel():
         raise InputDataError(
             f"regret must be T or runs x T, got {tuple(regret.shape)}: pass the regret of each "
-            "evaluation, a row a run."
+            "evaluation, with one row per run."
         )
     total = regret.reshape(-1, regret.shape[-1]).cumsum(-1)
     t = torch.arange(1, total.shape[-1] + 1)
@@ -117,7 +119,7 @@ def plot_regret(
             ls=":",
             lw=1,
             marker=_mark(len(t)),
-            label=_new_label(ax, "bound of the theory"),
+            label=_new_label(ax, "theoretical bound"),
         )
     ax.set(xlabel="evaluations", ylabel="cumulative regret")
     if ax.get_legend_handles_labels()[0]:
@@ -126,24 +128,25 @@ def plot_regret(
 
 
 def _columns(history: History, *names: str) -> list[Sequence[Any]]:
+    r"""Return the named columns of a history, without the rows in which a value is missing."""
     table = history.history if isinstance(history, Result) else history
     missing = [name for name in names if name not in table]
     if missing:
         raise InputDataError(
             f"The history has no column {missing[0]!r}, only {', '.join(table)}: pass a Result, "
-            "its history, or what read_journal returns."
+            "its history, or a table of read_journal."
         )
-    # A journal's table also has points that failed, were skipped or are out.
+    # The table of a journal also has points that failed, were skipped or are pending.
     rows = [row for row in zip(*(table[name] for name in names), strict=True) if None not in row]
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
 
 
 def plot_rewards(history: History, ax: Axes | None = None) -> Axes:
-    r"""Rewards, and the best so far, against evaluations.
+    r"""Plot the rewards and the best reward so far against the number of evaluations.
 
     Args:
-        history: A :class:`~botorch_bkb.Result`, or its history.
-        ax: Axes; by default new ones.
+        history: A :class:`~botorch_bkb.Result`, its history, or a table of ``read_journal``.
+        ax: The axes to draw on; by default new ones.
 
     Returns:
         The axes.
@@ -164,11 +167,11 @@ def plot_rewards(history: History, ax: Axes | None = None) -> Axes:
 
 
 def plot_dictionary(history: History, ax: Axes | None = None) -> Axes:
-    r"""Points in the dictionary and the effective dimension against evaluations.
+    r"""Plot the dictionary size and the effective dimension against the number of evaluations.
 
     Args:
-        history: A :class:`~botorch_bkb.Result`, or its history.
-        ax: Axes; by default new ones.
+        history: A :class:`~botorch_bkb.Result`, its history, or a table of ``read_journal``.
+        ax: The axes to draw on; by default new ones.
 
     Returns:
         The axes.
@@ -195,11 +198,11 @@ def plot_dictionary(history: History, ax: Axes | None = None) -> Axes:
 
 
 def plot_batches(history: History, ax: Axes | None = None) -> Axes:
-    r"""The size of each batch against the evaluations before it.
+    r"""Plot the size of each batch against the number of evaluations before it.
 
     Args:
-        history: A :class:`~botorch_bkb.Result`, or its history.
-        ax: Axes; by default new ones.
+        history: A :class:`~botorch_bkb.Result`, its history, or a table of ``read_journal``.
+        ax: The axes to draw on; by default new ones.
 
     Returns:
         The axes.
@@ -225,6 +228,7 @@ def plot_batches(history: History, ax: Axes | None = None) -> Axes:
 
 
 def _box(bounds: Tensor | None, X: Tensor) -> Tensor:
+    r"""Return the bounds, or by default the ranges of ``X`` with a margin, ``2 x d``."""
     if bounds is not None:
         return torch.as_tensor(bounds).to(X)
     side = X.amax(0) - X.amin(0)
@@ -234,7 +238,7 @@ def _box(bounds: Tensor | None, X: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _moments(model: Model, X: Tensor) -> tuple[Tensor, Tensor]:
-    r"""``n`` means and standard deviations of ``n x d`` inputs."""
+    r"""Return ``n`` posterior means and standard deviations at ``n x d`` inputs."""
     posterior: Any = model.posterior(X.unsqueeze(-2))
     return posterior.mean.flatten(), posterior.variance.flatten().sqrt()
 
@@ -248,18 +252,20 @@ def plot_belief(
     f: Callable[[Tensor], Tensor] | None = None,
     resolution: int = 201,
 ) -> Axes:
-    r"""What is believed of a function of one or two inputs, with observations and dictionary.
+    r"""Plot the posterior of a function of one or two inputs, with observations and dictionary.
 
-    In one dimension mean and confidence interval; in two the mean as colours and the standard
-    deviation as contours.
+    In one dimension, the plot shows the mean and the confidence interval. In two dimensions, it
+    shows the mean as colours and the standard deviation as contours.
 
     Args:
         belief: An optimizer, or any BoTorch model with one output.
-        ax: Axes; by default new ones.
-        bounds: ``2 x d``, where to look; by default where there are observations.
-        width: Standard deviations on either side; by default the optimizer's, or 2.
-        f: The function itself, ``n x d`` to ``n``, where it is known; drawn in one dimension.
-        resolution: Points on each side.
+        ax: The axes to draw on; by default new ones.
+        bounds: ``2 x d`` bounds of the plot; by default the domain of an optimizer, or the range of
+            the observations of a model.
+        width: Half-width of the confidence interval in standard deviations; by default that of the
+            optimizer, or 2 for a model.
+        f: The true function from ``n x d`` to ``n``, if known; drawn in one dimension only.
+        resolution: The number of grid points per dimension.
 
     Returns:
         The axes.
@@ -281,15 +287,15 @@ def plot_belief(
     model = belief.model if isinstance(belief, Optimizer) else belief
     if model.num_outputs != 1:
         raise UnsupportedError(
-            f"Beliefs about 1 outcome can be drawn, got {model.num_outputs}: pass "
+            f"Models with 1 outcome can be drawn, got {model.num_outputs}: pass "
             "model.subset_output([0])."
         )
     (X,), y = get_train_inputs(model), get_train_targets(model).flatten()
     d = X.shape[-1]
     if d > 2:
         raise UnsupportedError(
-            f"Beliefs over 1 or 2 inputs can be drawn, got {d}: fix the others and pass a model of "
-            "two inputs."
+            f"Models with 1 or 2 inputs can be drawn, got {d}: fix the other inputs and pass a "
+            "model of two inputs."
         )
     lower, upper = _box(bounds, X)
     sides = [
@@ -308,7 +314,9 @@ def plot_belief(
             ax.plot(x, f(grid).flatten().cpu(), color="k", ls="--", lw=1, label="function")
         ax.plot(X.cpu(), y.cpu(), ".", color="0.3", ms=3, zorder=3, label="observations")
         if marks is not None:
-            foot = torch.full((len(marks),), 0.02)  # of the height of the axes: below all data
+            foot = torch.full(
+                (len(marks),), 0.02
+            )  # fraction of the height of the axes, near the bottom
             across = ax.get_xaxis_transform()
             ax.plot(marks, foot, "^", color="C3", ms=4, transform=across, label="dictionary")
         ax.set(xlabel="x", ylabel="reward")
@@ -330,12 +338,12 @@ def plot_belief(
 
 
 def plot_tree(optimizer: AdaBKB, ax: Axes | None = None, *, depth: bool = True) -> Axes:
-    r"""The cells of a tree over two inputs, and the centres that were evaluated.
+    r"""Plot the cells of a tree over two inputs, and the evaluated centres.
 
     Args:
-        optimizer: :class:`~botorch_bkb.AdaBKB` or :class:`~botorch_bkb.AdaBBKB`.
-        ax: Axes; by default new ones.
-        depth: Whether cells are coloured by their depth.
+        optimizer: An :class:`~botorch_bkb.AdaBKB` or :class:`~botorch_bkb.AdaBBKB`.
+        ax: The axes to draw on; by default new ones.
+        depth: Whether to colour the cells by their depth.
 
     Returns:
         The axes.
@@ -362,8 +370,8 @@ def plot_tree(optimizer: AdaBKB, ax: Axes | None = None, *, depth: bool = True) 
     tree = optimizer.tree
     if tree.lower.shape[-1] != 2:
         raise UnsupportedError(
-            f"Trees over 2 inputs can be drawn, got {tree.lower.shape[-1]}: plot_regret and "
-            "plot_dictionary show runs in any dimension."
+            f"Trees over 2 inputs can be drawn, got {tree.lower.shape[-1]}: use plot_regret or "
+            "plot_dictionary, which work in any dimension."
         )
     leaves = tree.leaves
     lower, upper = tree.lower[leaves].cpu(), tree.upper[leaves].cpu()
@@ -394,16 +402,16 @@ def plot_tree(optimizer: AdaBKB, ax: Axes | None = None, *, depth: bool = True) 
 def plot_calibration(
     belief: Optimizer | Model, X: Tensor, f: Tensor, ax: Axes | None = None, **style: Any
 ) -> Axes:
-    r"""The share of points inside a confidence interval against what the Gaussian promises.
+    r"""Plot the share of points inside a confidence interval against its nominal level.
 
-    On the diagonal intervals are as wide as they claim to be; above it they are wider.
+    On the diagonal the intervals have their nominal coverage. Above it they are too wide.
 
     Args:
         belief: An optimizer, or any BoTorch model with one output.
-        X: ``n x d`` points.
-        f: ``n`` values of the function there, without noise.
-        ax: Axes; by default new ones.
-        style: For ``ax.plot``.
+        X: ``n x d`` test points.
+        f: ``n`` values of the function at these points, without noise.
+        ax: The axes to draw on; by default new ones.
+        style: Keyword arguments for ``ax.plot``.
 
     Returns:
         The axes.
@@ -420,12 +428,17 @@ def plot_calibration(
     model = belief.model if isinstance(belief, Optimizer) else belief
     f = torch.as_tensor(f).flatten()
     if not len(f) or len(f) != len(X):
-        raise InputDataError(f"f must be n > 0 values at n points, got {len(f)} at {len(X)}.")
+        raise InputDataError(
+            f"f must be n > 0 values at n points, got {len(f)} at {len(X)}: pass one "
+            "value per row of X."
+        )
     mean, sd = _moments(model, X)
     away = ((f.to(mean) - mean).abs() / sd.clamp_min(torch.finfo(sd.dtype).tiny)).cpu()
-    nominal = torch.arange(100, dtype=torch.float64) / 100  # at 1 the interval is the whole line
+    nominal = (
+        torch.arange(100, dtype=torch.float64) / 100
+    )  # without 1, where the interval is the whole line
     inside = (away <= torch.special.ndtri((1 + nominal) / 2).unsqueeze(-1)).double().mean(-1)
-    ax.plot([0, 1], [0, 1], color="0.5", ls="--", lw=1, label=_new_label(ax, "as promised"))
+    ax.plot([0, 1], [0, 1], color="0.5", ls="--", lw=1, label=_new_label(ax, "nominal"))
     ax.plot(nominal, inside, **style)
     ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="nominal share", ylabel="share inside")
     ax.legend()

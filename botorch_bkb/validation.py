@@ -1,4 +1,4 @@
-r"""Checks of what users hand in: expected, got, remedy."""
+r"""Checks of user input, with errors of the form: expected, got, remedy."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ def check_finite(name: str, value: Tensor, remedy: str = "drop or impute these r
         first = tuple(torch.nonzero(bad)[0].tolist())
         raise InputDataError(
             f"{name} must be finite, got {value[first].item()} at {first} and "
-            f"{int(bad.sum())} such values in all: {remedy}."
+            f"{int(bad.sum())} such values in total: {remedy}."
         )
 
 
 def warn_of_single_precision(name: str, value: Tensor, stacklevel: int) -> None:
-    r"""Warn as BoTorch does where ``value`` is not float64."""
+    r"""Warn, as BoTorch does, if ``value`` is not float64."""
     if value.dtype != torch.float64:
         warnings.warn(
             f"{name} are of type {value.dtype}. Double precision is recommended, as everywhere in "
-            "BoTorch: rounding makes posterior variances too large. Convert with .double(), or "
-            "ignore this where memory or a GPU asks for it; all m x m algebra is float64 anyway.",
+            "BoTorch. Rounding makes posterior variances too large. Convert with .double(). Ignore "
+            "this if memory or a GPU requires it. All m x m algebra is float64 anyway.",
             InputDataWarning,
             stacklevel=stacklevel + 1,
         )
 
 
 def check_variances(name: str, value: Tensor) -> None:
-    r"""Raise if noise variances are not finite, or negative."""
+    r"""Raise if any noise variance is negative or not finite."""
     check_finite(name, value)
     if (value < 0).any():
         raise InputDataError(
@@ -45,7 +45,10 @@ def check_variances(name: str, value: Tensor) -> None:
 
 
 def check_training_data(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
-    r"""What ``SingleTaskGP`` leaves to fail later, or not at all: types, sizes and values."""
+    r"""Raise if training data have a wrong type, size or value.
+
+    ``SingleTaskGP`` reports these errors later or not at all.
+    """
     for name, value in (("train_X", X), ("train_Y", Y), ("train_Yvar", Yvar)):
         if not isinstance(value, Tensor) and not (value is None and name == "train_Yvar"):
             raise InputDataError(
@@ -66,7 +69,7 @@ def check_training_data(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
 
 
 def check_indices(indices: Tensor, n: int) -> Tensor:
-    r"""Dictionary indices, sorted and without repetition.
+    r"""Return dictionary indices, sorted and without duplicates; raise if they are invalid.
 
     Args:
         indices: A one-dimensional tensor of integers.
@@ -80,7 +83,7 @@ def check_indices(indices: Tensor, n: int) -> Tensor:
     if len(indices) == 0:
         raise InputDataError(
             "The dictionary must have at least one point, got no index: pass "
-            "dictionary=None to have it chosen."
+            "dictionary=None to let the model choose it."
         )
     low, high = int(indices.min()), int(indices.max())
     if low < 0 or high >= n:

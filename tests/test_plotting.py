@@ -50,7 +50,7 @@ def test_regret_is_summed_and_its_band_holds_the_runs(ax):
     assert uniform[-1] == 80 and bound[-1] == 360
     assert len(ax.collections) == 1  # the band
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["ours", "uniform policy", "bound of the theory"]
+    assert labels == ["ours", "uniform policy", "theoretical bound"]
 
 
 def test_one_run_has_no_band(ax):
@@ -108,7 +108,7 @@ def test_lines_drawn_twice_stand_in_the_legend_once(ax):
     for label in ("one", "other"):
         plot_regret(torch.ones(3), ax, label=label, uniform=1.0, bound=float)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["one", "uniform policy", "bound of the theory", "other"]
+    assert labels == ["one", "uniform policy", "theoretical bound", "other"]
 
 
 def test_a_belief_of_one_observation_has_room(ax):

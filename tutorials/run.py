@@ -1,6 +1,6 @@
-r"""Run the tutorials: ``python tutorials/run.py`` writes their outputs, ``--smoke`` tries them.
+r"""Run the tutorials and write their outputs, or only test them with ``--smoke``.
 
-Needs nbclient and ipykernel: ``pip install -e '.[tutorials]'``.
+This script needs nbclient and ipykernel: ``pip install -e '.[tutorials]'``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ FOLDER = Path(__file__).parent
 
 
 def execute(path: Path, smoke: bool) -> None:
-    r"""Run a notebook from top to bottom; an error in a cell is raised.
+    r"""Run a notebook from top to bottom, and raise any error in a cell.
 
     Args:
-        path: The notebook.
-        smoke: Whether to run it with the smallest sizes and leave the file alone; otherwise its
-            outputs are written into it.
+        path: Path of the notebook.
+        smoke: Whether to run the notebook with the smallest sizes and leave the file unchanged.
+            Otherwise the outputs are written into the file.
     """
     import nbformat
     from nbclient import NotebookClient
@@ -33,15 +33,15 @@ def execute(path: Path, smoke: bool) -> None:
     client.execute(env=environment, cwd=str(FOLDER))
     if not smoke:
         for cell in notebook.cells:
-            cell.metadata.pop("execution", None)  # when each cell ran
+            cell.metadata.pop("execution", None)  # the time at which each cell ran
         nbformat.write(notebook, path)
 
 
 def main() -> None:
-    r"""Run all notebooks, or some."""
+    r"""Run all notebooks, or those named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", help="beginnings of names; by default all")
-    parser.add_argument("--smoke", action="store_true", help="smallest sizes, nothing written")
+    parser.add_argument("names", nargs="*", help="prefixes of notebook names; default: all")
+    parser.add_argument("--smoke", action="store_true", help="smallest sizes, outputs not written")
     args = parser.parse_args()
     for path in sorted(FOLDER.glob("*.ipynb")):
         if args.names and not path.name.startswith(tuple(args.names)):

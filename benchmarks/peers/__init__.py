@@ -1,1 +1,1 @@
-r"""What one would take instead."""
+r"""Alternative methods that the package is compared with."""

@@ -1,4 +1,4 @@
-r"""Ax with many trials, as the benchmarks see it."""
+r"""Timing of trials in Ax after many attached trials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def client_after(bounds: Tensor, X: Tensor, Y: Tensor, strategy: Any = None) -> Client:
-    r"""A client to which ``n`` results were attached; ``strategy`` is Ax's default by default."""
+    r"""Return a client with ``n`` attached results. Without a ``strategy`` it uses Ax's default."""
     logging.disable(logging.WARNING)
     client = Client()
     names = [f"x{i}" for i in range(X.shape[-1])]
@@ -32,10 +32,10 @@ def client_after(bounds: Tensor, X: Tensor, Y: Tensor, strategy: Any = None) -> 
 
 
 def seconds_a_trial(client: Client, reward: float, trials: int = 1) -> float:
-    r"""Of asking for one more and completing it; one before is not counted.
+    r"""Return the mean seconds to ask for and complete one trial, after an untimed first trial.
 
-    The default strategy begins with the centre of the box, without a model, and ours with a fit to
-    what was attached.
+    In the first trial Ax's default strategy returns the centre of the box without a model. Ours
+    fits the model to the attached results.
     """
     seconds = 0.0
     for i in range(trials + 1):

@@ -1,4 +1,4 @@
-r"""BoTorch's own pieces over a finite set of arms."""
+r"""A bandit over a finite set of arms with BoTorch's own components."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.problems.bandits import rbf
 
 
 def play_stock(setting: Setting, limit: float, seed: int) -> Iterator[tuple[int, float]]:
-    r"""``SingleTaskGP`` and ``optimize_acqf_discrete``, pull by pull: pulls and seconds."""
+    r"""Run ``SingleTaskGP`` with ``optimize_acqf_discrete``; yield the pulls and seconds so far."""
     bandit, generator = setting.bandit, torch.Generator().manual_seed(seed)
     X, Y = bandit.arms[:1], bandit.rewards(torch.tensor([0]), generator).unsqueeze(-1)
     kernel, seconds = rbf(setting.squared_width), 0.0

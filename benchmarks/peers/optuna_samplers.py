@@ -1,4 +1,4 @@
-r"""Optuna's samplers, keeping all workers of an executor busy."""
+r"""Optuna's samplers on all workers of an executor."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from botorch_bkb.integrations.spaces import Dimension, Space
 
 
 class Told(NamedTuple):
-    r"""Where a study stands after some results."""
+    r"""The state of an Optuna study after some results."""
 
-    trials: int  #: finished ones
-    own: float  #: seconds of asking and telling so far
+    trials: int  #: number of finished trials
+    own: float  #: cumulative seconds of asking and telling
     study: optuna.Study
 
     def best(self) -> dict[str, Any]:
-        r"""Parameters of the trial of highest value."""
+        r"""Return the parameters of the trial with the highest value."""
         return self.study.best_params
 
 
 def distribution(dimension: Dimension) -> BaseDistribution:
-    r"""What Optuna calls a parameter whose grid is one of whole numbers."""
+    r"""Convert a dimension to a distribution of Optuna. Grids must be of whole numbers."""
     if dimension.is_choice:
         return CategoricalDistribution(dimension.values)
     if dimension.values is not None:
@@ -48,16 +48,17 @@ def play_sampler(
     trials: int,
     goes_on: Callable[[], bool],
 ) -> Iterator[Told]:
-    r"""Ask whenever a worker is free, tell whatever has come back.
+    r"""Ask for a trial whenever a worker is free, and tell each result as it arrives.
 
     Args:
-        sampler: Picks the points.
-        space: The parameters.
-        objective: Of the parameters; to be maximised.
-        executor: Evaluates them.
-        workers: How many at a time.
-        trials: How many in all.
-        goes_on: Asked before every trial; once it says no, those under way are waited for.
+        sampler: Sampler that selects the points.
+        space: Search space.
+        objective: Function of the parameters to maximise.
+        executor: Executor that evaluates the objective.
+        workers: Number of trials evaluated at a time.
+        trials: Total number of trials.
+        goes_on: Function called before every trial. Once it returns False, only the running trials
+            are completed.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", sampler=sampler)

@@ -1,4 +1,4 @@
-r"""Sparse models of others, over the unit cube: SVGP and SGPR."""
+r"""The sparse models SVGP and SGPR over the unit cube."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from torch import Tensor
 
 
 def evidence(low_rank: bool) -> AbstractContextManager:
-    r"""BoTorch's settings, but for SGPR: they would have it factorise an ``n x n`` matrix."""
+    r"""Return BoTorch's settings, but for SGPR ones that avoid factorising an ``n x n`` matrix."""
     return gpytorch.settings.fast_computations(False, log_prob=low_rank, solves=False)
 
 
 def fitted_svgp(X: Tensor, Y: Tensor, m: int, limit: float) -> SingleTaskVariationalGP:
-    r"""``SingleTaskVariationalGP`` from the first ``m`` inputs, its fit stopped at the limit.
+    r"""Fit ``SingleTaskVariationalGP`` with the first ``m`` inputs as inducing points.
 
-    (BoTorch's own choice of inducing points evaluates the kernel at all pairs of inputs.)
+    The fit is stopped after ``limit`` seconds. BoTorch's own choice of inducing points is not used,
+    since it evaluates the kernel at all pairs of inputs.
     """
     model = SingleTaskVariationalGP(X, Y.unsqueeze(-1), inducing_points=X[:m].clone())
     mll = VariationalELBO(model.likelihood, model.model, num_data=len(X))
@@ -30,7 +31,10 @@ def fitted_svgp(X: Tensor, Y: Tensor, m: int, limit: float) -> SingleTaskVariati
 
 
 def fitted_sgpr(X: Tensor, Y: Tensor, m: int, limit: float) -> SingleTaskGP:
-    r"""``SingleTaskGP`` on an ``InducingPointKernel``, from the first ``m`` inputs; likewise."""
+    r"""Fit ``SingleTaskGP`` on an ``InducingPointKernel`` with the first ``m`` inputs.
+
+    The fit is stopped after ``limit`` seconds.
+    """
     likelihood = defaults.get_gaussian_likelihood_with_lognormal_prior().to(X)
     kernel = defaults.get_covar_module_with_dim_scaled_prior(X.shape[-1]).to(X)
     kernel = InducingPointKernel(kernel, X[:m].clone(), likelihood)

@@ -1,4 +1,4 @@
-r"""What a step over a box costs others, after ``t`` observations."""
+r"""The cost of a step over a box for other methods, after ``t`` observations."""
 
 from __future__ import annotations
 
@@ -17,46 +17,47 @@ from benchmarks.peers.sparse import fitted_sgpr, fitted_svgp
 from benchmarks.peers.stock import QLOGNEI, fitted, next_point
 from benchmarks.problems.functions import Problem
 
-#: Inducing points of the sparse models.
+#: Number of inducing points of the sparse models.
 INDUCING = 200
 
 
 class Cost(NamedTuple):
-    r"""Seconds."""
+    r"""The cost of a step in seconds."""
 
-    step: float  #: of one step, its own fit included where each has one
-    fit: float = 0.0  #: of a fit that serves many steps
+    step: float  #: seconds of one step, including its fit if there is one at every step
+    fit: float = 0.0  #: seconds of a fit that serves many steps
     stopped: bool = False  #: whether that fit was stopped at the limit
-    dictionary: int = 0
+    dictionary: int = 0  #: number of dictionary points
 
 
-#: Of a problem, ``t`` inputs and observations, steps after a fit, and seconds a fit may take.
+#: A function of a problem, ``t`` inputs, their observations, the number of steps after a fit, and
+#: the seconds that a fit may take.
 Stepping = Callable[[Problem, Tensor, Tensor, int, float], Cost]
 
 
 class Peer(NamedTuple):
-    r"""Something one would take instead."""
+    r"""A method that ours are compared with."""
 
     cost: Stepping
-    most: int  #: observations beyond which it takes many minutes, or many gigabytes
+    most: int  #: observations beyond which it takes many minutes or many gigabytes
 
 
 def qlognei(problem: Problem, X: Tensor, Y: Tensor, steps: int, limit: float) -> Cost:
-    r"""A fit of ``SingleTaskGP`` and the maximiser of qLogNEI."""
+    r"""Measure a step with ``SingleTaskGP`` and qLogNEI, including its fit."""
     return Cost(stopwatch(partial(next_point, X, Y, problem.bounds)))
 
 
 def maximiser(model: Model, bounds: Tensor, **more: Any) -> Tensor:
-    r"""Of the upper confidence bound, by the search our optimizers use."""
+    r"""Maximise the upper confidence bound with the same search as our optimizers."""
     bound = UpperConfidenceBound(model, beta=4)
     return optimize_acqf(bound, bounds, q=1, num_restarts=4, raw_samples=128, **more)[0]
 
 
 def exact_ucb(problem: Problem, X: Tensor, Y: Tensor, steps: int, limit: float) -> Cost:
-    r"""``SingleTaskGP`` with UCB, conditioned on each result until the next fit."""
+    r"""Measure ``SingleTaskGP`` with UCB, conditioned on each result until the next fit."""
     start = time.perf_counter()
     model = fitted(X, Y, problem.bounds)
-    x = maximiser(model, problem.bounds)  # the first has the factorisation to do
+    x = maximiser(model, problem.bounds)  # the first call computes the factorisation
     fit = time.perf_counter() - start
     start = time.perf_counter()
     for _ in range(steps):
@@ -66,7 +67,7 @@ def exact_ucb(problem: Problem, X: Tensor, Y: Tensor, steps: int, limit: float) 
 
 
 def sparse_ucb(fit: Callable[[Tensor, Tensor, int, float], Model], **more: Any) -> Stepping:
-    r"""A sparse model with UCB; it learns of results with the next fit only."""
+    r"""Return a function that measures a sparse model with UCB, which sees results at fits only."""
 
     def cost(problem: Problem, X: Tensor, Y: Tensor, steps: int, limit: float) -> Cost:
         low, high = problem.bounds
@@ -82,7 +83,7 @@ def sparse_ucb(fit: Callable[[Tensor, Tensor, int, float], Model], **more: Any) 
 
 
 def optuna_gp(problem: Problem, X: Tensor, Y: Tensor, steps: int, limit: float) -> Cost:
-    r"""A trial of Optuna's ``GPSampler``, which fits at each."""
+    r"""Measure a trial of Optuna's ``GPSampler``, which fits at every trial."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -99,14 +100,14 @@ def optuna_gp(problem: Problem, X: Tensor, Y: Tensor, steps: int, limit: float) 
 
 
 def ax_default(problem: Problem, X: Tensor, Y: Tensor, steps: int, limit: float) -> Cost:
-    r"""A trial of Ax's default strategy, which fits at each."""
+    r"""Measure a trial of Ax's default strategy, which fits at every trial."""
     from benchmarks.peers.ax_client import client_after, seconds_a_trial
 
     return Cost(seconds_a_trial(client_after(problem.bounds, X, Y), float(Y.mean())))
 
 
 AX = "Ax default"
-#: SGPR has ``n x m`` numbers for each point it is asked about at a time.
+#: SGPR needs memory for ``n x m`` numbers per point of a batch, hence its ``init_batch_limit``.
 PEERS = {
     QLOGNEI: Peer(qlognei, 2_000),
     "SingleTaskGP + UCB": Peer(exact_ucb, 2_000),

@@ -1,4 +1,4 @@
-r"""BoTorch's own pieces over a box: ``SingleTaskGP`` with qLogNEI, and a Sobol design."""
+r"""Bayesian optimisation over a box with BoTorch's ``SingleTaskGP`` and qLogNEI."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ QLOGNEI = "SingleTaskGP + qLogNEI"
 
 
 def fitted(X: Tensor, Y: Tensor, bounds: Tensor) -> SingleTaskGP:
-    r"""``SingleTaskGP`` with its defaults over a normalised box."""
+    r"""Fit ``SingleTaskGP`` with its defaults and inputs normalised to the unit cube."""
     model = SingleTaskGP(X, Y.unsqueeze(-1), input_transform=Normalize(X.shape[-1], bounds=bounds))
     fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     return model
 
 
 def next_point(X: Tensor, Y: Tensor, bounds: Tensor) -> tuple[SingleTaskGP, Tensor]:
-    r"""A fit, and the maximiser of ``qLogNoisyExpectedImprovement``."""
+    r"""Fit a model, and return it with the maximiser of ``qLogNoisyExpectedImprovement``."""
     model = fitted(X, Y, bounds)
     acquisition = qLogNoisyExpectedImprovement(model, X_baseline=X, prune_baseline=True)
     new, _ = optimize_acqf(acquisition, bounds, q=1, num_restarts=4, raw_samples=128)
@@ -38,7 +38,10 @@ def next_point(X: Tensor, Y: Tensor, bounds: Tensor) -> tuple[SingleTaskGP, Tens
 def play_qlognei(
     problem: Problem, steps: int, generator: torch.Generator, seed: int
 ) -> Iterator[tuple[Tensor, Tensor | None, float]]:
-    r"""What is evaluated, the recommendation before it (None in the design), seconds of a core."""
+    r"""Yield each point, the recommendation before it, and the seconds of one core so far.
+
+    The recommendation is None during the initial design.
+    """
     d = problem.bounds.shape[-1]
     X = draw_sobol_samples(problem.bounds, n=2 * d + 2, q=1, seed=seed).squeeze(1)[:steps]
     Y, clock = problem.observe(X, generator), 0.0

@@ -1,6 +1,7 @@
-r"""BBKB as its pseudo-code says it, everything computed anew at every step: what others compare to.
+r"""A plain transcription of BBKB's pseudo-code, which recomputes everything at every step.
 
-The information width, one coin for each pull (kept from draw to draw or fresh), batch by batch.
+It uses the information width and one coin per pull. Coins are kept between dictionaries, or drawn
+anew for each of them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def play_bbkb(
     threshold: float = 2.0,
     coupled: bool = True,
 ) -> Iterator[int]:
-    r"""Play for ever; yields the arm of each pull (Algorithm 1, line by line)."""
+    r"""Run BBKB without end, and yield the arm of each pull (Algorithm 1, line by line)."""
     generator = torch.Generator().manual_seed(seed)
     arms, A = bandit.arms, len(bandit.arms)
     pulls: list[int] = []

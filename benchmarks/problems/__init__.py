@@ -1,1 +1,1 @@
-r"""What the studies play on."""
+r"""The test problems of the studies."""

@@ -1,4 +1,4 @@
-r"""Finite sets of arms to play on."""
+r"""Bandit problems with a finite set of arms."""
 
 from __future__ import annotations
 
@@ -12,34 +12,36 @@ from torch import Tensor
 
 FILES = {"abalone": "abalone.csv", "cadata": "cal_housing.data"}
 OBTAIN = (
-    "The tables are public: abalone.csv is the UCI repository's abalone.data, cal_housing.data is "
-    "StatLib's California housing, both without header."
+    "The tables are public: abalone.csv is abalone.data from the UCI repository, cal_housing.data "
+    "is StatLib's California housing data, both without a header."
 )
 
 
 class Bandit(NamedTuple):
-    r"""Arms, their expected rewards, and the standard deviation of the noise."""
+    r"""Arms with their expected rewards and the standard deviation of the noise."""
 
     arms: Tensor
     f: Tensor
     noise: float
 
     def rewards(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        r"""Noisy rewards of some arms."""
+        r"""Return noisy rewards of the given arms."""
         eps = torch.randn(len(rows), generator=generator, dtype=torch.float64)
         return self.f[rows] + self.noise * eps
 
     def regret(self, rows: Tensor) -> Tensor:
-        r"""Regret of each pull."""
+        r"""Return the regret of each pull."""
         return self.f.max() - self.f[rows]
 
 
 def load(name: str, folder: Path | None, noise: float) -> Bandit:
-    r"""BBKB's problems: rows are arms, features standardised, the label is the reward.
+    r"""Load a table of the BBKB paper as a bandit problem.
+
+    Each row is an arm with standardised features, and its label is the reward.
 
     Args:
         name: ``"abalone"`` (rings) or ``"cadata"`` (house value in 100,000).
-        folder: Where the tables are.
+        folder: Folder with the tables.
         noise: Standard deviation of the noise.
     """
     path = (folder or Path()) / FILES[name]
@@ -56,7 +58,7 @@ def load(name: str, folder: Path | None, noise: float) -> Bandit:
 
 
 def generated(num_arms: int, dim: int, noise: float, seed: int, dtype: torch.dtype) -> Bandit:
-    r"""Uniform arms in a cube and a sum of ten bumps."""
+    r"""Generate uniform arms in a cube, with a sum of ten bumps as the expected reward."""
     generator = torch.Generator().manual_seed(seed)
     arms = torch.rand(num_arms, dim, generator=generator, dtype=dtype)
     centres = torch.rand(10, dim, generator=generator, dtype=dtype)
@@ -68,7 +70,7 @@ def generated(num_arms: int, dim: int, noise: float, seed: int, dtype: torch.dty
 
 
 def rbf(squared_width: float, dtype: torch.dtype = torch.float64) -> RBFKernel:
-    r"""The RBF kernel ``exp(-|x - x'|^2 / (2 w))`` with fixed ``w``."""
+    r"""Return the RBF kernel ``exp(-|x - x'|^2 / (2 w))`` with a fixed squared width ``w``."""
     kernel = RBFKernel().to(dtype)
     kernel.lengthscale = torch.tensor(squared_width, dtype=dtype).sqrt()
     return kernel.requires_grad_(False)

@@ -1,4 +1,4 @@
-r"""Gradient boosting on scikit-learn's digits: eight settings of all kinds, seen with noise."""
+r"""Tuning of gradient boosting on scikit-learn's digits: eight mixed parameters, noisy scores."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ SPACE = Space(
         Dimension.choices("interaction_cst", ("no_interactions", "pairwise", None)),
     )
 )
-#: Images to learn from, and as many others to be judged by: few, so that it is quick and noisy.
+#: Number of training images, and of test images. It is small, so that a score is fast and noisy.
 IMAGES = 200
-#: The split on which the present task is to be evaluated.
+#: The split on which the current task is evaluated.
 SPLIT: ContextVar[int] = ContextVar("split")
 
 
 @cache
 def images() -> tuple[np.ndarray, np.ndarray]:
-    r"""All images and what they show."""
+    r"""Return all images and their labels."""
     from sklearn.datasets import load_digits
 
     return load_digits(return_X_y=True)
 
 
 def score(parameters: Mapping[str, Any], split: int) -> float:
-    r"""Learn from some images and return the average log-likelihood of others, in nats.
+    r"""Train on some images, and return the mean log-likelihood of others in nats.
 
     Args:
-        parameters: A point of the space.
-        split: Number of the split, which is also the seed of the learner.
+        parameters: Parameters of the classifier.
+        split: Number of the split, which is also the seed of the classifier.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import log_loss
@@ -62,23 +62,23 @@ def score(parameters: Mapping[str, Any], split: int) -> float:
 
 
 def score_now(parameters: Mapping[str, Any]) -> float:
-    r"""The score on the split of the present task."""
+    r"""Return the score on the split of the current task."""
     return score(parameters, SPLIT.get())
 
 
 def score_at(x: Tensor) -> float:
-    r"""The same at coordinates of the box."""
+    r"""Return the score at coordinates of the box, on the split of the current task."""
     return score_now(SPACE.decode(x))
 
 
 def on_split(split: int, task: Callable[..., T], *args: Any) -> T:
-    r"""What a task returns that is evaluated on this split."""
+    r"""Run a task with this split as the current one, and return its result."""
     SPLIT.set(split)
     return task(*args)
 
 
 def prepare() -> None:
-    r"""Load everything, and take one thread: for a process that evaluates."""
+    r"""Load the data and limit an evaluating process to one thread."""
     import sklearn.ensemble  # noqa: F401
     from threadpoolctl import threadpool_limits
 

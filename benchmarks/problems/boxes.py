@@ -1,4 +1,4 @@
-r"""Functions on boxes to be maximised, seen with noise."""
+r"""Noisy functions on boxes to maximise."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Tensor
 
 
 class BoxProblem(NamedTuple):
-    r"""A function on a box.
+    r"""A noisy function on a box.
 
     Attributes:
-        name: What it is called.
-        bounds: ``2 x d``.
-        observe: ``n x d`` inputs and a numpy generator to ``n`` noisy values.
-        value: ``n x d`` inputs to ``n`` values without noise; None where nobody knows them.
-        best: The highest value; NaN where nobody knows it.
+        name: Name of the problem.
+        bounds: Bounds of the box, ``2 x d``.
+        observe: Function from ``n x d`` inputs and a numpy generator to ``n`` noisy values.
+        value: Function from ``n x d`` inputs to ``n`` values without noise; None if unknown.
+        best: Highest value without noise; NaN if unknown.
     """
 
     name: str
@@ -37,7 +37,7 @@ def _seen(f: Callable[[Tensor], Tensor], noise_var: float) -> Callable:
 
 
 def waves(noise_var: float) -> BoxProblem:
-    r"""``sin x + cos x + 0.1 x`` on [0, 10]."""
+    r"""Return the function ``sin x + cos x + 0.1 x`` on [0, 10]."""
 
     def f(X: Tensor) -> Tensor:
         return (X.sin() + X.cos() + 0.1 * X).squeeze(-1)
@@ -48,7 +48,7 @@ def waves(noise_var: float) -> BoxProblem:
 
 
 def rosenbrock(noise_var: float, a: float = 1.0, b: float = 10.0) -> BoxProblem:
-    r"""Rosenbrock's valley upside down, in units of its standard deviation over the box."""
+    r"""Return the negated Rosenbrock function, in units of its standard deviation over the box."""
     bounds = torch.tensor([[-2.0, -1.0], [2.0, 3.0]], dtype=torch.float64)
 
     def valley(X: Tensor) -> Tensor:
@@ -67,9 +67,9 @@ def rosenbrock(noise_var: float, a: float = 1.0, b: float = 10.0) -> BoxProblem:
 class DigitsTuning:
     r"""Hold-out accuracy of multi-class logistic regression on scikit-learn's digits.
 
-    Four settings on [0, 2]^4: learning rate (1e-3 to 1, logarithmic), batch size (8 to 256,
-    logarithmic), dropout of the inputs (0 to 0.9), l2 regularisation (1e-6 to 1e-1, logarithmic).
-    Two epochs of stochastic gradient descent from random weights.
+    The four parameters on [0, 2]^4 are learning rate (1e-3 to 1, logarithmic), batch size (8 to
+    256, logarithmic), dropout of the inputs (0 to 0.9) and l2 regularisation (1e-6 to 1e-1,
+    logarithmic). Training takes two epochs of stochastic gradient descent from random weights.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class DigitsTuning:
         self.train, self.held_out = (X[:1300], y[:1300]), (X[1300:], y[1300:])
 
     def accuracy(self, x: np.ndarray, rng: np.random.Generator) -> float:
-        r"""Train once and return the share of held-out digits that are recognised."""
+        r"""Train once, and return the accuracy on the held-out digits."""
         u = x / 2
         rate, batch = 10 ** (-3 + 3 * u[0]), round(8 * 32 ** u[1])
         keep, decay = 1 - 0.9 * u[2], 10 ** (-6 + 5 * u[3])
@@ -102,7 +102,7 @@ class DigitsTuning:
 
 
 def digits() -> BoxProblem:
-    r"""Tuning on digits: accuracies in units of their standard deviation over the box."""
+    r"""Return the tuning problem, with accuracies in units of their standard deviation."""
     tuning = DigitsTuning()
 
     def accuracies(X: Tensor, rng: np.random.Generator) -> Tensor:

@@ -1,4 +1,4 @@
-r"""BoTorch's test functions, in units of their standard deviation and with noise."""
+r"""BoTorch's test functions with noise, in units of their standard deviation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     "Levy": lambda: Levy(dim=4, negate=True),
     "Shekel": lambda: Shekel(negate=True),
 }
-#: In the study of scaling alone.
+#: Functions for the study ``scaling`` alone.
 ALSO = {"Rosenbrock4": lambda: Rosenbrock(dim=4, negate=True)}
 
 
@@ -26,7 +26,7 @@ class Problem:
     r"""A test function in units of its standard deviation over the box.
 
     Args:
-        name: Its name.
+        name: Name of the function.
         noise: Standard deviation of the noise, in the same units.
     """
 
@@ -39,17 +39,17 @@ class Problem:
         self.best = (float(self.f.optimal_value) - self.mean) / self.unit
 
     def value(self, X: Tensor) -> Tensor:
-        r"""Without noise."""
+        r"""Return the values without noise."""
         return (self.f(X) - self.mean) / self.unit
 
     def observe(self, X: Tensor, generator: torch.Generator) -> Tensor:
-        r"""With noise."""
+        r"""Return noisy values."""
         noise = torch.randn(len(X), generator=generator, dtype=torch.float64)
         return self.value(X) + self.noise * noise
 
 
 def grid(bounds: Tensor, cells: int) -> Tensor:
-    r"""A regular grid of about so many cells."""
+    r"""Return the centres of a regular grid of about ``cells`` cells."""
     d = bounds.shape[-1]
     side = max(2, round(cells ** (1 / d)))
     steps = (torch.arange(side, dtype=bounds.dtype) + 0.5) / side

@@ -1,1 +1,1 @@
-r"""One module a study: its docstring says what it shows, ``run`` fills a report."""
+r"""The studies, one module each. The function ``run`` of a module fills a report."""

@@ -1,9 +1,10 @@
 r"""Ada-BKB's claims: sublinear regret over a box, in a fraction of a fine grid's time.
 
-The functions and settings of the study ``continuous`` (its runs are taken from the cache where it
-has them), for Ada-BKB with the kernel-metric radius and with the paper's, its batched form, on an
-exact belief (AdaGP-UCB), exact GP-UCB, and BKB on a grid of 2,000 points; and on Branin with kernel
-and noise given, beside BKB on a grid of the resolution the tree reaches.
+The functions and settings are those of the study ``continuous``, whose runs are reused from the
+cache. The methods are Ada-BKB with the kernel-metric radius and with the paper's radius, its
+batched form, and its form with an exact posterior (AdaGP-UCB). They are compared with exact GP-UCB
+and BKB on a grid of 2,000 points. A second part runs Ada-BKB on Branin with kernel and noise given.
+There it is compared with BKB on a grid of the resolution that the tree reaches.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ OTHERS = ("exact GP-UCB", "BKB on a grid")
 
 
 def run(options: Options, report: Report) -> None:
-    r"""Trees beside what they replace."""
+    r"""Compare the tree methods with the methods that they replace."""
     steps = 12 if options.quick else 200
     every = itertools.product(range(options.seeds), FUNCTIONS, TREES + OTHERS)
     cases = [Case(function, method, steps, seed) for seed, function, method in every]
@@ -58,9 +59,9 @@ def run(options: Options, report: Report) -> None:
 
 
 def against_a_grid(budget: int) -> tuple[Run, Run, int]:
-    r"""Ada-BKB on Branin beside BKB on a grid of the resolution its tree reaches.
+    r"""Run Ada-BKB on Branin, then BKB on a grid of the resolution that the tree reached.
 
-    Kernel and noise are given, and the noise is small, so that a high resolution is worthwhile.
+    Kernel and noise are given. The noise is small, so that a high resolution is worthwhile.
     """
     problem = Problem("Branin", noise=0.01)
     kernel = RBFKernel(ard_num_dims=2).double()
@@ -74,7 +75,7 @@ def against_a_grid(budget: int) -> tuple[Run, Run, int]:
 
 
 def draw(runs: dict[Case, Run], report: Report) -> None:
-    r"""Cumulative regret above seconds, against evaluations, for each function."""
+    r"""Plot cumulative regret and seconds against evaluations, for each function."""
     with report.picture("adabkb", 4, 3, figsize=(12, 13)) as axes:
         for place, function in enumerate(FUNCTIONS):
             row, column = divmod(place, 3)

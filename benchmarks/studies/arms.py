@@ -1,8 +1,9 @@
-r"""What a step over a finite set costs: beside the plain pseudo-code, BoTorch's pieces, a rebuild.
+r"""The cost of a step over a finite set, compared with the pseudo-code, BoTorch and a rebuild.
 
-The problems and settings of the BBKB paper: Abalone (4,177 arms) and California housing (20,640),
-the information width with the noise's own standard deviation, oversampling 2; and a million
-generated arms. Forty minutes, on a machine that is idle; needs ``--data``.
+The problems and settings are those of the BBKB paper: Abalone (4,177 arms) and California housing
+(20,640), the information width with the true standard deviation of the noise, and an oversampling
+of 2. There is also a problem with a million generated arms. Forty minutes on an idle machine. Needs
+``--data``.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ COLUMNS = ("problem", "what", "figure", "value")
 
 
 def run(options: Options, report: Report) -> None:
-    r"""One part after the other, so that each has the machine to itself."""
+    r"""Run one part after the other, so that none competes for the cores."""
     torch.set_default_dtype(torch.float64)
     seeds, scale = options.seeds, 100 if options.quick else 1
     T, limit = 10_000 // scale, 120.0 / scale
     abalone, little_noise, cadata = (setting(name, options.data) for name in PROBLEMS)
-    play(BBKB(abalone.bandit.arms, seed=0, **abalone.options(T)), abalone.bandit, 50, 0)  # warm
+    play(BBKB(abalone.bandit.arms, seed=0, **abalone.options(T)), abalone.bandit, 50, 0)  # warm-up
     parts = [
         (picking, abalone, 9 * T // 10, T // 5),
         (over_time, abalone, 10 * T),
@@ -57,7 +58,7 @@ def run(options: Options, report: Report) -> None:
 
 
 def play_plainly(setting: Setting, budget: int, seed: int, horizon: int, limit: float) -> Run:
-    r"""The transcription, for ``budget`` pulls or ``limit`` seconds."""
+    r"""Run the transcription for ``budget`` pulls or ``limit`` seconds."""
     noise_var, norm_bound = setting.noise_var, setting.norm_bound
     picks: list[int] = []
     start = time.perf_counter()
@@ -75,7 +76,7 @@ def play_plainly(setting: Setting, budget: int, seed: int, horizon: int, limit: 
 
 
 def record(report: Report, problem: str, what: str, runs: list[Run]) -> None:
-    r"""The ends of some runs that differ in their seeds."""
+    r"""Record mean figures at the end of runs that differ in their seeds."""
     figures = {
         "seconds": [run.seconds[-1] for run in runs],
         "regret": [run.regret[-1] for run in runs],
@@ -96,14 +97,14 @@ def record(report: Report, problem: str, what: str, runs: list[Run]) -> None:
 def against_the_transcription(
     report: Report, setting: Setting, budget: int, compared: int, seeds: int, limit: float
 ) -> None:
-    r"""The same algorithm without any of the shortcuts: the time of one run, the regret of some."""
+    r"""Compare BBKB with its plain transcription, by the time of one run and the regret of some."""
 
     def ours(pulls: int, seed: int) -> Run:
         optimizer = BBKB(setting.bandit.arms, seed=seed, **setting.options(budget))
         return play(optimizer, setting.bandit, pulls, seed)
 
     plain = play_plainly(setting, budget, 0, budget, limit)
-    t = int(plain.pulls[-1])  # as far as it came
+    t = int(plain.pulls[-1])  # may be fewer than the budget
     fast = ours(t, 0)
     record(report, setting.name, "BBKB", [fast])
     record(report, setting.name, "BBKB, plain transcription", [plain])
@@ -120,7 +121,7 @@ def against_the_transcription(
 
 
 def stock(report: Report, setting: Setting, limit: float) -> None:
-    r"""How far BoTorch's own pieces come in the time."""
+    r"""Count the pulls that BoTorch's own components make within the time limit."""
     for t, seconds in play_stock(setting, limit, 0):
         pulls, total = t, seconds
     report.row(setting.name, "SingleTaskGP + optimize_acqf_discrete", "pulls", pulls)
@@ -131,9 +132,9 @@ def stock(report: Report, setting: Setting, limit: float) -> None:
 
 
 def against_rebuilding(report: Report, setting: Setting, budget: int, horizon: int) -> None:
-    r"""The same code made to embed all arms anew at every resparsification."""
+    r"""Compare BBKB with the same code that embeds all arms anew at every resparsification."""
     changes = arms.CHANGES_BEFORE_REBUILD
-    # Fresh coins close a batch with nearly every pick here: a shorter run says as much.
+    # With fresh coins nearly every pick closes a batch here, so a shorter run is enough.
     for what, coupled, asked, pulls in (
         ("coupled", True, 8, budget),
         ("fresh", False, 4, budget // 4),
@@ -154,7 +155,7 @@ def against_rebuilding(report: Report, setting: Setting, budget: int, horizon: i
 
 
 def over_time(report: Report, setting: Setting, budget: int) -> None:
-    r"""Cost per pull in two decades."""
+    r"""Compare the cost per pull in two decades of pulls."""
     optimizer = BBKB(setting.bandit.arms, seed=0, **setting.options(budget))
     marks = [budget // 100, budget // 10, budget]
     seconds = [play(optimizer, setting.bandit, mark, mark).seconds[-1] for mark in marks]
@@ -168,7 +169,7 @@ def over_time(report: Report, setting: Setting, budget: int) -> None:
 
 
 def picking(report: Report, setting: Setting, after: int, least: int) -> None:
-    r"""A pick inside a batch: the time of all asks after so many pulls, over their picks."""
+    r"""Measure the time per pick inside a batch, after a number of pulls."""
     optimizer = BBKB(setting.bandit.arms, seed=0, **setting.options(10 * after // 9))
     play(optimizer, setting.bandit, after, 0)
     generator, picks, seconds = torch.Generator().manual_seed(1), 0, 0.0
@@ -184,7 +185,7 @@ def picking(report: Report, setting: Setting, after: int, least: int) -> None:
 
 
 class Million(NamedTuple):
-    r"""One big run, its memory, and the product that is made anew with every batch otherwise."""
+    r"""A run with a million arms, its memory, and the time of the product that it avoids."""
 
     run: Run
     memory: float
@@ -192,7 +193,7 @@ class Million(NamedTuple):
 
 
 def a_million(num_arms: int, budget: int) -> Million:
-    r"""In a process of its own, for its memory."""
+    r"""Run BBKB on many arms. Call it in a separate process, to measure its memory."""
     run = play_in_float32(num_arms, budget)
     memory, m = peak_memory(), int(run.dictionary[-1])
     Z, square = torch.randn(num_arms // 10, m), torch.randn(m, m)
@@ -219,7 +220,7 @@ def report_a_million(report: Report, num_arms: int, budget: int) -> None:
 
 
 def draw(report: Report) -> None:
-    r"""Seconds of all runs, in the order in which they were compared."""
+    r"""Plot the seconds of all runs, in the order of the comparisons."""
     seconds = [row for row in report.rows if row[2] == "seconds" and "product" not in row[1]]
     pulls = [row[3] for row in report.rows if row[2] == "pulls"]
     names = [

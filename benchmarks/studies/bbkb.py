@@ -1,10 +1,11 @@
 r"""BBKB's claims: sublinear regret in a fraction of the time, in few and large batches.
 
-Its paper's experiment: Abalone and California housing ("Cadata"), ten thousand pulls, RBF kernel of
-squared width 5, noise variance 0.2 in the model, norm bound 20 (5 on Cadata, whose labels are
-smaller), oversampling 2, batch threshold 2, delta 1 / T, and the information width with the noise's
-own standard deviation (1, and 0.1). BKB and GP-UCB, which go one by one, as far as they come on
-Cadata. Seconds are the optimizer's own on one core. Two hours with two processes; needs ``--data``.
+The experiment is that of the paper: 10,000 pulls on Abalone and California housing ("Cadata"). The
+kernel is RBF with squared width 5, and the model's noise variance is 0.2. The norm bound is 20, or
+5 on Cadata, whose labels are smaller. Oversampling and batch threshold are 2, and delta is 1 / T.
+The information width uses the true standard deviation of the noise (1, and 0.1 on Cadata). BKB and
+GP-UCB select one arm at a time and have a fifth of the pulls on Cadata. Seconds are the optimizer's
+own on one core. Two hours with two processes. Needs ``--data``.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ ONE_BY_ONE = ("BKB", "GP-UCB")
 
 
 class Case(NamedTuple):
-    r"""One run."""
+    r"""The settings of one run."""
 
     problem: str
     method: str
@@ -55,7 +56,7 @@ class Case(NamedTuple):
 
 
 def run(options: Options, report: Report) -> None:
-    r"""All methods on both problems."""
+    r"""Run all methods on both problems."""
     T = 100 if options.quick else 10_000
     data = options.data or Path()
     settings = {problem: setting(problem, data) for problem in PROBLEMS}
@@ -76,7 +77,7 @@ def _setting(problem: str, data: Path) -> Setting:
 
 
 def play(case: Case) -> Run:
-    r"""One run."""
+    r"""Run one case."""
     torch.set_default_dtype(torch.float64)
     one = _setting(case.problem, case.data)
     make, more = METHODS[case.method]
@@ -86,12 +87,12 @@ def play(case: Case) -> Run:
 
 
 def regret_of_uniform(setting: Setting) -> float:
-    r"""What a uniform policy loses with every pull."""
+    r"""Return the mean regret per pull of a uniform policy."""
     return float(setting.bandit.f.max() - setting.bandit.f.mean())
 
 
 def record(report: Report, setting: Setting, runs: dict[Case, Run], T: int) -> None:
-    r"""What became of every method; ratios to the uniform policy's regret as well."""
+    r"""Record the outcome of every method, also relative to the uniform policy's regret."""
     uniform = regret_of_uniform(setting)
     report.row(setting.name, "uniform policy", T, "regret", 1, uniform * T, 0.0)
     for method in METHODS:
@@ -114,7 +115,7 @@ def record(report: Report, setting: Setting, runs: dict[Case, Run], T: int) -> N
 
 
 def at(run: Run, pulls: int, values: np.ndarray) -> float:
-    r"""What a curve had reached when the batch with this pull was in."""
+    r"""Return the value of a curve after the batch that contains this pull."""
     return float(values[np.searchsorted(run.pulls, pulls)])
 
 
@@ -142,7 +143,7 @@ def claim(report: Report, setting: Setting, runs: dict[Case, Run], T: int) -> No
 
 
 def draw(report: Report, setting: Setting, runs: dict[Case, Run], T: int) -> None:
-    r"""Regret over the uniform policy's, seconds, batch and dictionary sizes against pulls."""
+    r"""Plot relative regret, seconds, batch sizes and dictionary sizes against pulls."""
     marks = np.unique(np.geomspace(1, T, 100).astype(int))
     uniform = regret_of_uniform(setting)
     with report.picture(f"bbkb_{setting.name.split()[0]}", 2, 2, figsize=(11, 8)) as axes:

@@ -1,8 +1,8 @@
-r"""What an information threshold costs and earns: the compressed GP paper's three problems.
+r"""The effect of an information threshold on the compressed GP paper's three problems.
 
-UCB, EI and MPI on a dense belief, a compressed one, a compressed one that discards nothing, and
-BKB; RBF kernel of length-scale 1, noise variance 0.001, ``2^d`` initial points, bounds that hold
-with probability 0.9, as in the paper. About 80 minutes with two processes.
+UCB, EI and MPI run on a dense belief, a compressed one, a compressed one that discards nothing, and
+BKB. As in the paper, the kernel is RBF with length-scale 1, the noise variance is 0.001, there are
+``2^d`` initial points, and bounds hold with probability 0.9. About 80 minutes with two processes.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ NOISE_VAR = 0.001
 PROBLEMS = {"example": waves, "Rosenbrock": rosenbrock, "tuning": lambda _: digits()}
 COMPRESSED = {"ucb": CompressedUCB, "ei": CompressedEI, "mpi": CompressedMPI}
 VARIANTS = ("dense", "compressed", "compressed, nothing discarded", "BKB")
-#: The paper's clock times of compressed over dense beliefs (Tables 2 to 4, UCB).
+#: Time of compressed over dense beliefs in the paper (Tables 2 to 4, UCB).
 FRACTIONS = {"example": 0.79, "Rosenbrock": 0.79, "tuning": 0.28}
 SEARCH = {"num_restarts": 2, "raw_samples": 64, "options": {"maxiter": 50}}
 
 
 class Case(NamedTuple):
-    r"""One run."""
+    r"""The settings of one run."""
 
     problem: str
     acquisition: str
@@ -55,17 +55,17 @@ class Case(NamedTuple):
 
 
 class Curve(NamedTuple):
-    r"""What became of it, step by step."""
+    r"""The outcome of one run, step by step."""
 
-    values: np.ndarray  #: of the points chosen, without noise where that is known
-    seconds: np.ndarray  #: of the optimizer so far
-    order: np.ndarray  #: observations, or dictionary points, in the belief
-    evaluated: int
-    best: float
+    values: np.ndarray  #: values of the selected points, without noise if known
+    seconds: np.ndarray  #: cumulative time of the optimizer
+    order: np.ndarray  #: number of observations, or of dictionary points, in the belief
+    evaluated: int  #: number of evaluations
+    best: float  #: highest value of the problem, NaN if unknown
 
 
 def run(options: Options, report: Report) -> None:
-    r"""All problems, acquisitions and beliefs."""
+    r"""Run all problems, acquisitions and beliefs."""
     steps, long = (12, 18) if options.quick else (300, 1500)
     results = Results(play_all(play, Curve, list(cases(options.seeds, steps, long)), options))
     results.record(report)
@@ -94,12 +94,15 @@ def make(case: Case, problem: BoxProblem) -> Optimizer:
     algorithm = COMPRESSED[case.acquisition]
     if case.variant == "compressed":
         return algorithm(epsilon=case.epsilon, **options)
-    # What is skipped cannot be discarded: here everything is evaluated, and believed.
+    # A skipped point has no result to keep, so here every point is evaluated.
     return algorithm(epsilon=case.epsilon, discard=False, on_uninformative="evaluate", **options)
 
 
 def play(case: Case) -> Curve:
-    r"""One run; seconds are the optimizer's, of one core. A skipped point counts as played."""
+    r"""Run one case, and time the optimizer alone, on one core.
+
+    A skipped point counts as a step.
+    """
     problem = PROBLEMS[case.problem](NOISE_VAR)
     rng, apart = np.random.default_rng(case.seed), np.random.default_rng(10_000 + case.seed)
     optimizer = make(case, problem)
@@ -127,7 +130,7 @@ def play(case: Case) -> Curve:
 
 
 def cases(repetitions: int, steps: int, long: int) -> Iterator[Case]:
-    r"""All acquisitions on short runs, UCB on long ones, interleaved; one as printed."""
+    r"""Yield short runs of all acquisitions, long UCB runs, and runs with the paper's epsilon."""
     for seed, name, acquisition, variant in itertools.product(
         range(repetitions), PROBLEMS, COMPRESSED, VARIANTS
     ):
@@ -141,7 +144,7 @@ def cases(repetitions: int, steps: int, long: int) -> Iterator[Case]:
 
 
 def threshold(problem: str, horizon: int = 1000) -> float:
-    r"""The theorem's schedule with ``alpha = 1 / (2 d)``."""
+    r"""Return the theorem's threshold with ``alpha = 1 / (2 d)``."""
     return epsilon_for_horizon(horizon, {"example": 1, "Rosenbrock": 2, "tuning": 4}[problem])
 
 
@@ -151,19 +154,19 @@ def average_regret(curve: Curve, best: float) -> np.ndarray:
 
 
 class Results:
-    r"""Curves by case, and what is read off them."""
+    r"""Curves by case, and the figures derived from them."""
 
     def __init__(self, curves: dict[Case, Curve]) -> None:
         self.curves = curves
         self.best = {name: max(c.best for k, c in curves.items() if k.problem == name)
                      for name in PROBLEMS}  # fmt: skip
         if np.isnan(self.best["tuning"]):
-            # The mean of its ten best steps, of all runs the highest: one step may be lucky.
+            # The highest mean of the ten best steps of a run, since a single step may be lucky.
             runs = (c.values for k, c in curves.items() if k.problem == "tuning")
             self.best["tuning"] = max(float(np.sort(v)[-10:].mean()) for v in runs)
 
     def of(self, problem: str, acquisition: str, variant: str, steps: int) -> list[Curve]:
-        r"""Repetitions of one setting, with the theorem's threshold."""
+        r"""Return the repetitions of one setting with the theorem's threshold."""
         return [
             curve
             for case, curve in self.curves.items()
@@ -173,7 +176,7 @@ class Results:
         ]
 
     def final(self, problem: str, curves: list[Curve]) -> dict[str, np.ndarray]:
-        r"""At the end of each repetition."""
+        r"""Return the figures at the end of each repetition."""
         return {
             "average regret": np.array([average_regret(c, self.best[problem])[-1] for c in curves]),
             "seconds": np.array([c.seconds[-1] for c in curves]),
@@ -183,7 +186,7 @@ class Results:
         }
 
     def record(self, report: Report) -> None:
-        r"""For the file."""
+        r"""Write the figures of all settings to the report."""
         for case in dict.fromkeys(case._replace(seed=0) for case in self.curves):
             runs = [c for k, c in self.curves.items() if k._replace(seed=0) == case]
             for figure, values in self.final(case.problem, runs).items():
@@ -191,7 +194,7 @@ class Results:
                 report.row(*case[:-1], len(values), figure, float(values.mean()), spread)
 
     def claim(self, report: Report, steps: int, long: int) -> None:
-        r"""What was asked, what was measured, and whether it holds."""
+        r"""Report the claims on regret, model order and time."""
         for name, acquisition in itertools.product(PROBLEMS, COMPRESSED):
             dense, ours = (
                 self.final(name, self.of(name, acquisition, v, steps)) for v in VARIANTS[:2]
@@ -219,7 +222,7 @@ class Results:
 
 
 def draw(results: Results, name: str, steps: int, report: Report) -> None:
-    r"""Average regret against steps and against the clock, and model order, by acquisition."""
+    r"""Plot average regret against steps and time, and model order, by acquisition."""
     with report.picture(f"compressed_{name}", 3, 3) as axes:
         for column, acquisition in enumerate(COMPRESSED):
             for i, variant in enumerate(VARIANTS):

@@ -1,9 +1,9 @@
-r"""Regret over a box: BKB, BBKB and Ada-BKB beside exact GP-UCB, qLogNEI, a grid and Sobol.
+r"""Regret over a box: BKB, BBKB and Ada-BKB against exact GP-UCB, qLogNEI, a grid and Sobol.
 
-Noisy test functions of BoTorch, outcomes in units of their standard deviation over the box, noise
-of 0.1 of it, 200 evaluations; all optimizers with bounds of two standard deviations and otherwise
-their defaults, hyperparameters fitted. Seconds are those of one core. About 70 minutes with two
-processes.
+The problems are noisy test functions of BoTorch, in units of their standard deviation over the box.
+The noise is 0.1 of these units, and a run has 200 evaluations. All optimizers use upper bounds of
+two standard deviations and otherwise their defaults, with fitted hyperparameters. Seconds are those
+of one core. About 70 minutes with two processes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from benchmarks.report import Options, Report
 
 SEEDS = 10
 COLUMNS = ("function", "method", "figure", "runs", "median", "tenth", "ninetieth")
-#: Where the slow one is run.
+#: Functions on which the slow method, qLogNEI, is run.
 SLOW = ("Branin", "Hartmann6")
-#: It belongs to the study of Ada-BKB.
+#: A method that only the study ``adabkb`` runs.
 ELSEWHERE = "AdaGP-UCB"
 
 
 def run(options: Options, report: Report) -> None:
-    r"""All methods on all functions."""
+    r"""Run all methods on all functions."""
     steps = 12 if options.quick else 200
     runs = play_all(play, Run, list(cases(options.seeds, steps)), options)
     record(runs, report)
@@ -43,7 +43,7 @@ def cases(seeds: int, steps: int) -> Iterator[Case]:
 
 
 def record(runs: dict[Case, Run], report: Report) -> None:
-    r"""Medians and spread of what is left at the end."""
+    r"""Record medians and quantiles of the figures at the end of the runs."""
     for function, method in itertools.product(FUNCTIONS, METHODS):
         some = of(runs, function=function, method=method)
         figures = {
@@ -77,7 +77,7 @@ def claims(runs: dict[Case, Run], report: Report) -> None:
 
 
 def draw(runs: dict[Case, Run], report: Report) -> None:
-    r"""Simple and cumulative regret and seconds against evaluations, one column a function."""
+    r"""Plot simple regret, cumulative regret and seconds, one column per function."""
     names = list(FUNCTIONS)
     for number, functions in enumerate((names[:3], names[3:]), 1):
         with report.picture(f"continuous_{number}", 3, 3, figsize=(12, 10)) as axes:
@@ -93,7 +93,7 @@ def color(method: str) -> str:
 
 
 def draw_function(axes: np.ndarray, runs: dict[Case, Run], function: str) -> None:
-    r"""One column; what is below a ten-thousandth counts as that."""
+    r"""Plot one function. Simple regret is clipped at 1e-4, since the axes are logarithmic."""
     for method in METHODS:
         some = of(runs, function=function, method=method)
         if not some:

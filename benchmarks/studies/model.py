@@ -1,8 +1,8 @@
-r"""What ``DTCGP`` costs, beside the models one would take instead.
+r"""The cost of ``DTCGP`` compared with exact and variational alternatives.
 
-Noisy Hartmann6, ``m = 200`` dictionary (or inducing) points, the same for every model. Each
-figure but that of a fit is the best of several runs, the compared things taking turns. About eight
-minutes, on a machine that is idle.
+The problem is noisy Hartmann6 with ``m = 200`` dictionary (or inducing) points, the same for every
+model. Except for fits, each figure is the best of several runs, in which the models take turns.
+About eight minutes on an idle machine.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from botorch_bkb import DTCGP, RidgeLeverageSampling
 SEEDS = 1
 COLUMNS = ("operation", "model", "n", "seconds")
 D, M, LENGTHSCALE = 6, 200, 2.0
-#: Noise variance for each observation there is: noise in proportion to ``n`` keeps the effective
-#: dimension, and with it the number of points ridge leverage sampling draws, about ``M``.
+#: Noise variance divided by ``n``. Noise in proportion to ``n`` keeps the effective dimension, and
+#: so the number of points that ridge leverage sampling draws, at about ``M``.
 NOISE_PER_POINT = 6e-6
-#: Seconds after which a competitor's fit is stopped, or a model is left alone after its build.
+#: Seconds after which a competitor's fit is stopped. A model whose build takes longer is not timed
+#: any further.
 LIMIT = 60.0
 
 OURS, OURS_SAMPLED, EXACT, SVGP, SGPR = "DTCGP", "sampled", "SingleTaskGP", "SVGP", "SGPR"
@@ -42,20 +43,20 @@ KERNEL, PRODUCT = "unavoidable: K = k(X; S)", "unavoidable: K'K"
 SINGLE, BATCH, GRADIENT = "posterior q=1", "posterior 20 x q=4", "posterior 20 x q=4 + gradient"
 CONDITION, STEP, FIT = "condition on 4 + posterior q=1", "MLL step + gradient", "fit"
 NOTES = """
-'-': not possible, not asked, or more than a minute or some gigabytes. SVGP is
-SingleTaskVariationalGP, which knows the data only once fitted; SGPR is SingleTaskGP on an
-InducingPointKernel, gpytorch's low-rank evidence switched on. Both move their inducing points
-when fitted. Fits are one run each; inf: a competitor's that was stopped after {limit:.0f} s."""
+'-': not possible, not measured, or more than a minute or several gigabytes. SVGP is
+SingleTaskVariationalGP, which does not use the data before its fit. SGPR is SingleTaskGP on an
+InducingPointKernel with gpytorch's low-rank marginal likelihood. The fits of both also move the
+inducing points. Fits are one run each. inf: a competitor's fit was stopped after {limit:.0f} s."""
 
 Times = dict[tuple[str, str, int], float]  # operation, model, n -> seconds
 
 
 def run(options: Options, report: Report) -> None:
-    r"""Builds, posteriors, steps and fits, of all models."""
+    r"""Time builds, posteriors, likelihood steps and fits of all models."""
     sizes = [500, 1_000] if options.quick else [1_000, 10_000, 50_000]
     effort, limit = ((2, 0.1), 2.0) if options.quick else ((20, 2.0), LIMIT)
     memory = in_a_process(memory_growth, sizes[-1])
-    warm = [problem(500)]  # what is imported when first used is nobody's cost
+    warm = [problem(500)]  # excludes imports at first use from the timing
     time_posteriors(*time_builds(warm, (1, 0.0)), (1, 0.0))
     time_steps(warm, (1, 0.0))
     problems = [problem(n) for n in sizes]
@@ -97,7 +98,7 @@ def kernel(p: Problem):
 
 
 def make(name: str, p: Problem):
-    r"""A model with the common hyperparameters; the outcomes are standardised already."""
+    r"""Return a model with the common hyperparameters, for outcomes already standardised."""
     likelihood = defaults.get_gaussian_likelihood_with_lognormal_prior().to(p.X)
     likelihood.initialize(noise=NOISE_PER_POINT * p.n)
     k, points = kernel(p), p.X[p.indices].clone()
@@ -113,11 +114,11 @@ def make(name: str, p: Problem):
 
 
 def possible(operation: str, name: str, n: int) -> bool:
-    r"""Whether a model can do it, within a minute and some gigabytes."""
+    r"""Return whether a model supports the operation within a minute and several gigabytes."""
     if name == EXACT:
         return n <= (1_000 if operation in (CONDITION, STEP, FIT) else 10_000)
     if name == SGPR and operation in (BATCH, GRADIENT):
-        return n <= 10_000  # n x m numbers for each t-batch, several times
+        return n <= 10_000  # needs several times n x m numbers per t-batch
     return name == OURS or operation != CONDITION
 
 
@@ -150,7 +151,7 @@ def step(name: str, mll) -> None:
 
 @torch.no_grad()
 def time_builds(problems: list[Problem], effort: tuple[int, float]) -> tuple[Times, dict]:
-    r"""Model and first posterior; the kernel matrix and product nothing can do without."""
+    r"""Time the build with its first posterior, and the unavoidable kernel matrix and product."""
     cases, built = {}, {}
 
     def build(key: tuple, name: str, p: Problem) -> None:
@@ -194,7 +195,7 @@ def time_steps(problems: list[Problem], effort: tuple[int, float]) -> Times:
 
 
 def time_fits(problems: list[Problem], limit: float) -> Times:
-    r"""One fit each; that of a competitor that was stopped counts as infinite."""
+    r"""Time one fit per model. A competitor's fit that was stopped counts as infinite."""
     times = {}
     for name, p in [(m, p) for p in problems for m in MODELS if possible(FIT, m, p.n)]:
         mll = objective(name, p)
@@ -206,7 +207,7 @@ def time_fits(problems: list[Problem], limit: float) -> Times:
 
 
 def memory_growth(n: int) -> float:
-    r"""MiB that data and everything a model does add to the largest resident size so far."""
+    r"""Return the growth of the peak memory in MiB, for the data and all operations of a model."""
     before = peak_memory()
     p = problem(n)
     mll, x = objective(OURS_SAMPLED, p), torch.rand(20, 4, D).to(p.X)
@@ -218,7 +219,7 @@ def memory_growth(n: int) -> float:
 
 
 def show(report: Report, times: Times) -> None:
-    r"""Milliseconds, a line an operation and size, a column a model."""
+    r"""Print milliseconds, one line per operation and size, one column per model."""
     report.say(f"\n{'milliseconds':32}{'n':>6}" + "".join(f"{name:>14}" for name in MODELS))
     lines = dict.fromkeys((operation, n) for operation, _, n in times)
     for operation, n in sorted(lines, key=lambda line: [op for op, _ in lines].index(line[0])):
@@ -242,7 +243,7 @@ def claim(report: Report, times: Times, sizes: list[int], memory: float) -> None
 
 
 def draw(report: Report, times: Times) -> None:
-    r"""Milliseconds against observations, one panel an operation."""
+    r"""Plot milliseconds against observations, one panel per operation."""
     operations = (BUILD, SINGLE, GRADIENT, CONDITION, STEP, FIT)
     with report.picture("model", 2, 3, sharex=True) as axes:
         for ax, operation in zip(axes.flat, operations, strict=True):

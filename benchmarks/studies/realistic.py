@@ -1,19 +1,21 @@
-r"""Tuning a learner on all cores: BBKB's scores and seconds beside Optuna's and random search.
+r"""Hyperparameter tuning on all cores: BBKB compared with Optuna and random search.
 
-Eight settings of ``HistGradientBoostingClassifier`` on scikit-learn's digits (three floats, four
-integers, one choice), 2,000 evaluations of some 60 ms on one thread. An evaluation learns from 200
-images and returns the average log-likelihood of 200 others, all drawn anew: near the best settings
-its standard deviation is about 0.09 nats. Everything has its defaults, and as many processes
-evaluate as there are workers: BBKB through ``run``, batch by batch and asynchronously; Optuna's
-TPE, GP and random samplers, asked whenever a worker is free. A run ends after ten minutes at the
-latest. Optuna's GP is a fifth to a quarter quicker up to 300 trials with greenlet installed.
+The problem has eight parameters of ``HistGradientBoostingClassifier`` on scikit-learn's digits
+(three floats, four integers, one choice). A run has 2,000 evaluations of about 60 ms on one thread.
+An evaluation trains on 200 images and returns the mean log-likelihood of 200 others, all drawn
+anew. Near the best parameters its standard deviation is about 0.09 nats. All methods use their
+defaults, except that TPE uses ``constant_liar``. There are as many evaluating processes as workers.
+BBKB runs through ``run``, batch by batch and asynchronously. Optuna's TPE, GP and random samplers
+are asked whenever a worker is free. A run ends after ten minutes at the latest. With greenlet
+installed, Optuna's GP is a fifth to a quarter faster up to 300 trials.
 
-A score is that of the recommended setting on 100 splits that no method has seen. BBKB recommends
-by its posterior mean. Optuna has the best trial, and so it was taken: with noise it is one that was
-lucky, which costs its methods part of what they found. No other rule was tried for them; the
-average of the last tenth of all evaluations is recorded too, and depends on no recommendation.
+The score of a method is that of its recommended parameters on 100 splits that no method has seen.
+BBKB recommends the point of highest posterior mean. Optuna's methods recommend their best trial.
+Under noise the best trial is partly a lucky one, which lowers their scores. No other rule was tried
+for them. The average of the last tenth of all evaluations is also recorded, and depends on no
+recommendation.
 
-About an hour with two workers, on a machine that is idle: it measures wall clocks.
+About an hour with two workers on an idle machine, since it measures wall-clock time.
 """
 
 from __future__ import annotations
@@ -40,40 +42,40 @@ SEEDS = 3
 COLUMNS = ("method", "figure", "runs", "mean", "sd")
 OURS = ("BBKB", "BBKB asynchronous")
 THEIRS = ("TPE", "Optuna's GP", "random")
-#: Evaluations after which a recommendation is judged; after the last one it is as well.
+#: Numbers of evaluations after which the recommendation is scored, besides the last.
 MARKS = (50, 100, 200, 500, 1000)
-#: Splits of one seed, of which the first are for judging.
+#: Number of splits per seed, and how many of the first ones are reserved for scoring.
 SPLITS, JUDGING = 1_000_000, 1000
 
 Parameters = dict[str, Any]
 
 
 class Case(NamedTuple):
-    r"""One run."""
+    r"""The settings of one run."""
 
     method: str
     evaluations: int
-    fresh: int  #: splits on which recommendations are judged
-    limit: float  #: seconds
+    fresh: int  #: number of splits on which recommendations are scored
+    limit: float  #: time limit in seconds
     workers: int
     seed: int
 
 
 class Run(NamedTuple):
-    r"""What became of it."""
+    r"""The outcome of one run."""
 
     evaluations: int
     seconds: float
-    own: float  #: seconds of the optimizer an evaluation
+    own: float  #: seconds of the optimizer per evaluation
     late: float  #: average value of the last tenth of the evaluations
     marks: np.ndarray
-    at: np.ndarray  #: seconds at the marks, NaN where none was reached
-    scores: np.ndarray  #: ``marks x fresh``, of the recommendations
-    final: np.ndarray  #: ``fresh``, of the last recommendation
+    at: np.ndarray  #: seconds at the marks, NaN at marks not reached
+    scores: np.ndarray  #: scores of the recommendations, ``marks x fresh``
+    final: np.ndarray  #: scores of the last recommendation, ``fresh``
 
 
 def run(options: Options, report: Report) -> None:
-    r"""All methods, one after the other."""
+    r"""Run all methods, one after the other."""
     evaluations, fresh, limit = (12, 3, 60.0) if options.quick else (2000, 100, 600.0)
     cases = [
         Case(method, evaluations, fresh, limit, options.workers, seed)
@@ -83,7 +85,7 @@ def run(options: Options, report: Report) -> None:
 
 
 def study(cases: list[Case], options: Options, report: Report) -> None:
-    r"""Runs, figures, claims and the picture."""
+    r"""Run the cases, and report figures, claims and the plot."""
     runs = play_all(play, Run, cases, replace(options, workers=1))
     record(runs, report)
     claims(runs, report)
@@ -94,26 +96,26 @@ def study(cases: list[Case], options: Options, report: Report) -> None:
 
 
 class Numbered(Executor):
-    r"""A pool whose tasks are evaluated on consecutive splits, in the order of submission.
+    r"""An executor that runs tasks on consecutive splits, in the order of submission.
 
     Args:
-        pool: Where tasks go.
-        first: The first split.
+        pool: Executor that runs the tasks.
+        first: First split.
     """
 
     def __init__(self, pool: Executor, first: int) -> None:
         self.pool, self.splits = pool, itertools.count(first)
 
     def submit(self, task: Callable, /, *args: Any, **kwargs: Any) -> Future:
-        r"""The task on the next split."""
+        r"""Submit a task on the next split."""
         return self.pool.submit(on_split, next(self.splits), partial(task, **kwargs), *args)
 
 
 class Trail:
-    r"""What a method recommends when it first has as many results as a mark says, and when.
+    r"""A record of a method's recommendations, and of their times, at the marks.
 
     Args:
-        marks: Numbers of evaluations.
+        marks: Numbers of evaluations at which to record the recommendation.
     """
 
     def __init__(self, marks: Iterable[int]) -> None:
@@ -123,11 +125,11 @@ class Trail:
 
     @property
     def seconds(self) -> float:
-        r"""Since the start."""
+        r"""The seconds since the start."""
         return time.perf_counter() - self.start
 
     def look(self, done: int, recommend: Callable[[], Parameters]) -> None:
-        r"""Note the recommendation if a mark is reached."""
+        r"""Record the recommendation if a mark is reached."""
         reached = sum(mark <= done for mark in self.marks) - len(self.at)
         if reached:
             self.at += [self.seconds] * reached
@@ -135,21 +137,21 @@ class Trail:
 
 
 class AtMarks(Callback):
-    r"""Looks at the marks whenever the optimizer was told something."""
+    r"""A callback that checks the marks after each batch of results."""
 
     def __init__(self, trail: Trail) -> None:
         self.trail = trail
 
     def on_batch(self, loop: Any) -> None:
-        r"""Look."""
+        r"""Record the recommendation if a mark is reached."""
         self.trail.look(loop.num_done, lambda: SPACE.decode(loop.optimizer.best().X))
 
 
 class End(NamedTuple):
-    r"""Where a method has come."""
+    r"""The end of a method's run."""
 
-    values: list[float]  #: of all evaluations
-    own: float  #: seconds of the optimizer
+    values: list[float]  #: values of all evaluations
+    own: float  #: total seconds of the optimizer
     recommended: Parameters
 
 
@@ -157,12 +159,12 @@ Method = Callable[[Case, Executor, Trail], End]
 
 
 def design(evaluations: int) -> int:
-    r"""Points of the initial design: as many as by default, unless there is little to come."""
+    r"""Return the size of the initial design, the default unless there are few evaluations."""
     return min(2 * len(SPACE.dimensions) + 2, evaluations - 3)
 
 
 def with_bbkb(asynchronous: bool) -> Method:
-    r"""BBKB through ``run``."""
+    r"""Return a method that runs BBKB through ``run``."""
 
     def tune(case: Case, executor: Executor, trail: Trail) -> End:
         result = optimise(
@@ -182,7 +184,7 @@ def with_bbkb(asynchronous: bool) -> Method:
 
 
 def with_sampler(name: str, **options: Any) -> Method:
-    r"""A sampler of Optuna's by its name."""
+    r"""Return a method that runs an Optuna sampler, given by name."""
 
     def tune(case: Case, executor: Executor, trail: Trail) -> End:
         from optuna import samplers
@@ -215,7 +217,7 @@ METHODS: dict[str, Method] = {
 
 
 def play(case: Case) -> Run:
-    r"""One run, and then what its recommendations are worth."""
+    r"""Run one case, and then score its recommendations."""
     prepare()
     marks = [mark for mark in MARKS if mark < case.evaluations] + [case.evaluations]
     first = SPLITS * case.seed
@@ -241,7 +243,7 @@ def play(case: Case) -> Run:
 
 
 def judge(pool: Executor, recommended: list[Parameters], splits: range) -> list[np.ndarray]:
-    r"""Scores of settings on all splits; each setting is judged once."""
+    r"""Return the scores of parameters on all splits. Equal parameters are scored only once."""
     known: dict[str, np.ndarray] = {}
     for parameters in recommended:
         if str(parameters) not in known:
@@ -258,7 +260,7 @@ def standard_error(values: np.ndarray) -> float:
 
 
 def record(runs: dict[Case, Run], report: Report) -> None:
-    r"""What became of every method, and where it stood at the marks that all its runs reached."""
+    r"""Record each method's outcome, and its state at the marks that all its runs reached."""
     for method in METHODS:
         some = of(runs, method=method)
         figures = {
@@ -298,7 +300,7 @@ def claims(runs: dict[Case, Run], report: Report) -> None:
 
 
 def draw(runs: dict[Case, Run], report: Report) -> None:
-    r"""Scores of recommendations against evaluations and against seconds."""
+    r"""Plot the scores of recommendations against evaluations and against seconds."""
     with report.picture("realistic", 1, 2, figsize=(10.5, 3.6)) as axes:
         for i, method in enumerate(METHODS):
             some = of(runs, method=method)

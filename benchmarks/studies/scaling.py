@@ -1,23 +1,24 @@
-r"""How costs grow with observations, arms, dictionary and dimension, beside what others pay.
+r"""Growth of costs with observations, arms, dictionary and dimension, compared with other methods.
 
 Slopes are those of least squares lines through the logarithms. The parts:
 
 - ``box``: a step (ask and tell) over a box of four dimensions after ``t`` Sobol observations, with
-  noise of 0.1 standard deviations and default settings. A fit (with all else that telling ``t``
-  results at once takes) is shared out among the steps until the next one, a quarter of ``t``.
-  Others go up until a step or a fit takes a minute, those of cubic cost to 2,000. Fits of SVGP and
-  SGPR, of 200 inducing points, are stopped after a minute: their figures are lower bounds then.
-- ``pulls``: a pull among 10,000 arms in four dimensions, from one mark to the next.
-- ``arms``: 2,000 pulls among up to a million arms in eight dimensions, float32.
-- ``dictionary``: a pull among 10,000 arms for shorter and shorter length-scales, and a posterior of
-  ``DTCGP`` with its gradient at 20 times 4 points. A shorter length-scale makes batches shorter as
-  well, so that there is a curve for whole batches.
+  noise of 0.1 standard deviations and default settings. The time to tell ``t`` results at once
+  counts as a fit. It is divided among the steps until the next fit, a quarter of ``t``. Other
+  methods are run until a step or a fit takes a minute, those of cubic cost up to 2,000. The fits of
+  SVGP and SGPR, with 200 inducing points, are stopped after a minute. Their figures are then lower
+  bounds.
+- ``pulls``: a pull among 10,000 arms in four dimensions, averaged between marks.
+- ``arms``: 2,000 pulls among up to a million arms in eight dimensions, in float32.
+- ``dictionary``: a pull among 10,000 arms for decreasing length-scales, and a posterior of
+  ``DTCGP`` with its gradient at 20 times 4 points. A shorter length-scale also makes batches
+  shorter, so whole batches have their own curve.
 - ``dimension``: a step over the unit cube after 1,000 observations, and a pull among 10,000 arms in
   it. Length-scale ``sqrt(d) / 2`` and noise of variance 1 keep the dictionary small.
 
-In all but the first, kernel and noise are given, the oversampling is 2 and the information width is
-used. Memory is what a run adds to the peak of a process of its own, after a short run. As many
-threads as torch takes, which are printed. Half an hour, on a machine that is idle.
+In all parts but the first, kernel and noise are given, the oversampling is 2 and the width is the
+information width. Memory is the growth of the peak memory of a separate process, after a short run.
+The number of threads is torch's default, which is printed. Half an hour on an idle machine.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ SMOOTH, ROUGH = "Rosenbrock4", "Levy"
 NOISE, NORM_BOUND = 0.1, 2.0
 SECONDS, MILLISECONDS, MICROSECONDS = "seconds a step", "milliseconds", "microseconds"
 MEMORY = "MiB"
-#: Pulls of exact GP-UCB beyond which it takes many minutes.
+#: Number of pulls beyond which exact GP-UCB takes many minutes.
 MOST_EXACT = 10_000
-#: Below the axes, as narrow as they are.
+#: Legends are below the axes and as narrow as these.
 LEGEND = {
     "loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 2, "fontsize": 8,
     "handlelength": 1.0, "columnspacing": 0.8, "borderpad": 0.3, "handletextpad": 0.4,
@@ -61,28 +62,28 @@ LEGEND = {
 
 
 def here(function: Callable[..., Any], *args: object) -> Any:
-    r"""What a function returns in this process; others take seconds to start."""
+    r"""Call a function in this process, since another process takes seconds to start."""
     return function(*args)
 
 
 class Sizes(NamedTuple):
-    r"""What is measured, for how long, and where."""
+    r"""The sizes of all parts of the study."""
 
-    apart: Callable[..., Any]  #: calls what has its memory measured
-    observations: tuple[int, ...]  #: over a box
-    rough: tuple[int, int]  #: the same on a rougher function
-    compared: int  #: observations at which others are compared with
-    steps: tuple[int, int]  #: of ours, and of others
-    limit: float  #: seconds a step or fit of others may take
+    apart: Callable[..., Any]  #: calls a function whose memory is measured
+    observations: tuple[int, ...]  #: numbers of observations over a box
+    rough: tuple[int, int]  #: numbers of observations of the rougher function
+    compared: int  #: number of observations at which methods are compared
+    steps: tuple[int, int]  #: numbers of steps, of ours and of other methods
+    limit: float  #: seconds that a step or fit of other methods may take
     num_arms: int
-    marks: tuple[int, ...]  #: pulls, two to a decade
+    marks: tuple[int, ...]  #: numbers of pulls, two per decade
     tables: tuple[int, ...]  #: numbers of arms
     pulls: int
     widths: tuple[float, ...]  #: squared length-scales
-    dictionaries: tuple[int, ...]
+    dictionaries: tuple[int, ...]  #: sizes of the dictionary
     dims: tuple[int, ...]
     known: int  #: observations before a step in many dimensions
-    effort: tuple[int, float]  #: turns and seconds for a posterior
+    effort: tuple[int, float]  #: number of turns and seconds for timing a posterior
 
 
 FULL = Sizes(
@@ -122,7 +123,7 @@ QUICK = Sizes(
 
 
 def run(options: Options, report: Report) -> None:
-    r"""One part after the other, so that each has the machine to itself."""
+    r"""Run one part after the other, so that none competes for the cores."""
     curves, sizes = Curves(report), QUICK if options.quick else FULL
     parts = [box, pulls, arms, dictionary, posterior, dimension]
     for part in tqdm(parts, unit="part", disable=None):
@@ -133,7 +134,7 @@ def run(options: Options, report: Report) -> None:
 
 
 def box(curves: Curves, sizes: Sizes) -> None:
-    r"""A step over a box after more and more observations."""
+    r"""Measure a step over a box for growing numbers of observations."""
 
     def add(method: str, function: str, t: int) -> Cost:
         steps = sizes.steps[method not in OURS]
@@ -179,13 +180,13 @@ def claim_box(curves: Curves, sizes: Sizes) -> None:
 
 
 def setting(num_arms: int, dim: int, squared_width: float, noise: float = NOISE) -> Setting:
-    r"""Generated arms, with kernel and noise given."""
+    r"""Return generated arms with kernel and noise given."""
     bandit = generated(num_arms, dim, noise, 0, torch.float64)
     return Setting(f"{num_arms} arms", bandit, noise**2, NORM_BOUND, squared_width)
 
 
 def pulls(curves: Curves, sizes: Sizes) -> None:
-    r"""A pull, from one mark to the next."""
+    r"""Measure a pull, averaged between marks."""
     one, marks = setting(sizes.num_arms, 4, 0.25), sizes.marks
     spent = {0: 0.0}
     for name, make, most in (("BBKB", BBKB, marks[-1]), ("exact GP-UCB", GPUCB, MOST_EXACT)):
@@ -213,14 +214,14 @@ def pulls(curves: Curves, sizes: Sizes) -> None:
 
 
 def many_arms(num_arms: int, budget: int) -> tuple[Run, float]:
-    r"""A run in float32, and the MiB by which the largest resident size has grown."""
+    r"""Return a run in float32 and the growth of the peak memory in MiB."""
     play_in_float32(100, WARM)
     before = peak_memory()
     return play_in_float32(num_arms, budget), peak_memory() - before
 
 
 def arms(curves: Curves, sizes: Sizes) -> None:
-    r"""As many pulls among more and more arms."""
+    r"""Measure a fixed number of pulls for growing numbers of arms."""
     for num_arms in sizes.tables:
         run, memory = sizes.apart(many_arms, num_arms, sizes.pulls)
         ms, batches = 1e3 * run.seconds[-1], len(run.pulls)
@@ -238,7 +239,7 @@ def claim_slope(curves: Curves, part: str, what: str, figure: str, most: float) 
 
 
 def dictionary(curves: Curves, sizes: Sizes) -> None:
-    r"""A pull with larger and larger dictionaries, in the second half of a run."""
+    r"""Measure a pull in the second half of a run, for growing dictionaries."""
     half = sizes.pulls // 4
     for width in sizes.widths:
         one = setting(sizes.num_arms, 4, width)
@@ -253,7 +254,7 @@ def dictionary(curves: Curves, sizes: Sizes) -> None:
 
 
 def posterior(curves: Curves, sizes: Sizes) -> None:
-    r"""A posterior of ``DTCGP`` with gradient, with larger and larger dictionaries."""
+    r"""Measure a posterior of ``DTCGP`` with gradient, for growing dictionaries."""
     what, generator = "a posterior of DTCGP", torch.Generator().manual_seed(0)
     X = torch.rand(2_000, 4, generator=generator, dtype=torch.float64)
     Y, at = torch.sin(5 * X).sum(-1, keepdim=True), X[:80].reshape(20, 4, 4) + 0.01
@@ -268,7 +269,7 @@ def posterior(curves: Curves, sizes: Sizes) -> None:
 
 
 def dimension(curves: Curves, sizes: Sizes) -> None:
-    r"""A step over the unit cube, and a pull among arms in it, in more and more dimensions."""
+    r"""Measure a step over the unit cube and a pull among arms, for growing dimensions."""
     generator = torch.Generator().manual_seed(0)
 
     def observe(X: Tensor) -> Tensor:
@@ -293,7 +294,7 @@ def dimension(curves: Curves, sizes: Sizes) -> None:
 
 
 def draw(curves: Curves, sizes: Sizes) -> None:
-    r"""A panel a part, and one for memory; slopes in the legends."""
+    r"""Plot one panel per part and one for memory, with slopes in the legends."""
     panels = [
         ("A step over a box", "observations", SECONDS, ["box"]),
         ("A pull among arms", "pulls so far", MICROSECONDS, ["pulls"]),
@@ -315,7 +316,7 @@ def draw(curves: Curves, sizes: Sizes) -> None:
 
 
 def draw_step(curves: Curves) -> None:
-    r"""A step over a box, for those in a hurry."""
+    r"""Plot a step over a box for the main methods."""
     with curves.report.picture("scaling_step", 1, 1, figsize=(7, 4)) as axes:
         ax = axes[0, 0]
         curves.draw(ax, "box", SECONDS, ("BBKB", QLOGNEI, "SingleTaskGP + UCB", AX))

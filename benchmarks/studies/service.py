@@ -1,7 +1,7 @@
-r"""What a durable run costs, and what Ax costs with and without us.
+r"""The cost of a run with a journal, and of a trial in Ax with and without ``BKBNode``.
 
-The overhead is everything but the optimizer's asking and telling and the objective: the loop, its
-measurements, the journal and its snapshots. About ten minutes, on a machine that is idle.
+The overhead is all time outside the optimizer and the objective: the loop, its measurements, the
+journal and its snapshots. About ten minutes on an idle machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COLUMNS = ("study", "n", "what", "unit", "figure")
 
 
 def run(options: Options, report: Report) -> None:
-    r"""The journal, then Ax."""
+    r"""Measure runs with a journal, then trials in Ax."""
     with tempfile.TemporaryDirectory() as folder:
         sizes = (200, 400) if options.quick else (1000, 10_000, 100_000)
         journals(report, sizes, Path(folder))
@@ -49,22 +49,22 @@ def optimizer(**more) -> BBKB:
 
 
 class Clock(Callback):
-    r"""Seconds from the first point asked to the end."""
+    r"""A callback that measures the seconds from the first ask to the end."""
 
     def __init__(self) -> None:
         self.start = self.seconds = 0.0
 
     def on_ask(self, loop, points) -> None:
-        r"""Start, the first time."""
+        r"""Start the clock at the first ask."""
         self.start = self.start or time.perf_counter()
 
     def on_stop(self, loop) -> None:
-        r"""Stop."""
+        r"""Stop the clock."""
         self.seconds = time.perf_counter() - self.start
 
 
 def overhead(result: Result, since: int, seconds: float) -> float:
-    r"""Milliseconds an evaluation, of those after the first ``since``."""
+    r"""Return the overhead in milliseconds per evaluation, without the first ``since`` ones."""
     done = len(result.Y) - since
     spent = result.spent("asking", "telling", "waiting")
     before = float(spent[since - 1]) if since else 0.0
@@ -72,7 +72,7 @@ def overhead(result: Result, since: int, seconds: float) -> float:
 
 
 def journals(report: Report, sizes: tuple[int, ...], folder: Path) -> None:
-    r"""What a run with a journal of ``n`` outcomes costs besides the optimizer."""
+    r"""Measure the overhead of a run with a journal of ``n`` outcomes."""
     batched, single, opened = [], [], []
     for n in sizes:
         path = folder / f"{n}.sqlite"
@@ -109,7 +109,7 @@ def journals(report: Report, sizes: tuple[int, ...], folder: Path) -> None:
 
 
 def inside_ax(report: Report, sizes: tuple[int, ...]) -> None:
-    r"""A trial of ``BKBNode`` and of Ax's default, and what of it is Ax's own."""
+    r"""Measure a trial with ``BKBNode`` and with Ax's default, and Ax's own share of it."""
     from benchmarks.peers.ax_client import client_after, seconds_a_trial
     from botorch_bkb.ax import BKBNode, bkb_generation_strategy
 
@@ -127,7 +127,7 @@ def inside_ax(report: Report, sizes: tuple[int, ...]) -> None:
                 return method(self, *args, **kwargs)
             finally:
                 depth[0] -= 1
-                if not depth[0]:  # one of them calls another
+                if not depth[0]:  # the timed methods call each other
                     inside[0] += time.perf_counter() - start
 
         return call
@@ -153,7 +153,7 @@ def inside_ax(report: Report, sizes: tuple[int, ...]) -> None:
 
 
 def draw(report: Report) -> None:
-    r"""What an evaluation costs in a run, and a trial in Ax, as they become many."""
+    r"""Plot the cost of an evaluation in a run, and of a trial in Ax, against their number."""
     panels = (
         ("journal", "ms an evaluation", "A run with a journal", "outcomes"),
         ("ax", "s a trial", "Ax, with and without BKBNode", "trials"),

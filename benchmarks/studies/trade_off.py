@@ -1,12 +1,13 @@
-r"""What accuracy, feedback and guarantees cost: regret against model size, batches and widths.
+r"""The cost of accuracy, feedback and guarantees: regret against model size, batches and widths.
 
-BBKB over 4,000 generated arms in two and six dimensions, rewards in units of their standard
-deviation over the arms and noise of 0.1 and of 1, for 2,000 pulls, with hyperparameters given or
-fitted; one setting is varied, the others keep their defaults. With ``--data`` also Abalone as in
-the BBKB paper, 10,000 pulls. Then width and oversampling over a box, 200 evaluations of the six
-functions of the study ``continuous``, fitted, with the same two noises (for oversampling the lower
-one); widths that are close to each other have eight seeds there. Regrets are divided by the uniform
-policy's. About two hours with two processes.
+One setting is varied, and the others keep their defaults. The first problems are 4,000 generated
+arms in two and six dimensions, for 2,000 pulls of BBKB, with hyperparameters given or fitted.
+Rewards are in units of their standard deviation over the arms, with noise of 0.1 and of 1. With
+``--data`` there is also Abalone as in the BBKB paper, for 10,000 pulls. The second part varies
+width and oversampling over a box, for 200 evaluations of the six functions of the study
+``continuous``. There everything is fitted, and the noises are the same two (for oversampling the
+lower one). Widths that are close to each other have eight seeds there. Regrets are divided by the
+uniform policy's. About two hours with two processes.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ COLUMNS = ("knob", "setting", "problem", "figure", "runs", "mean", "sd")
 
 
 def growing(p: Progress) -> float:
-    r"""``sqrt(0.2 d log 2t)``, a schedule that is often used."""
+    r"""Return ``sqrt(0.2 d log 2t)``, a width that is often used."""
     return math.sqrt(0.2 * p.dim * math.log(2 * max(1, p.num_observations)))
 
 
-#: What is varied, and arguments of the optimizer for each of its settings.
+#: The varied parameters, with the optimizer's arguments for each of their settings.
 KNOBS: dict[str, dict[str, dict[str, Any]]] = {
     "oversampling": {f"{q:g}": {"oversampling": q} for q in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)},
     "batch_threshold": {
@@ -57,21 +58,21 @@ KNOBS: dict[str, dict[str, dict[str, Any]]] = {
         "theory": {"width": "theory"},
     },
 }
-#: Widths over a box that three seeds do not tell apart, and how many seeds more they have.
+#: Widths over a box that three seeds do not distinguish, and the number of extra seeds for them.
 CLOSE, MORE_SEEDS = ("1 sd", "1.5 sd", "2 sd", "sqrt(0.2 d log 2t)"), 5
 OVER_A_BOX = {
     "width": (*CLOSE, "3 sd", "finite set", "information"),
     "oversampling": ("1", "2", "4", "8"),
 }
-#: Where kernel, noise and a bound on the norm are given.
+#: Problems for which kernel, noise and a norm bound are given.
 TABLES = ("abalone 0.2",)
 DIMENSIONS, NOISES = (2, 6), (0.1, 1.0)
-#: Problems over a box: function and noise.
+#: Function and noise of each problem over a box.
 BOXES = {f"{name} noise {noise:g}": (name, noise) for name in FUNCTIONS for noise in NOISES}
 
 
 class Case(NamedTuple):
-    r"""One run."""
+    r"""The settings of one run."""
 
     knob: str
     setting: str
@@ -82,11 +83,11 @@ class Case(NamedTuple):
 
 
 class Run(NamedTuple):
-    r"""Its end."""
+    r"""The outcome of one run."""
 
-    regret: float  #: of all that was evaluated, over the uniform policy's
-    simple: float  #: of the recommendation, likewise
-    size: int  #: of the model
+    regret: float  #: mean regret of all evaluations, divided by the uniform policy's
+    simple: float  #: regret of the recommendation, divided by the uniform policy's
+    size: int  #: number of points in the model
     batches: int
     seconds: float
 
@@ -96,7 +97,7 @@ Figures = dict[tuple[str, str, str, str], tuple[float, float]]
 
 
 def run(options: Options, report: Report) -> None:
-    r"""Everything, by settings."""
+    r"""Run all settings on all problems."""
     runs = play_all(play, Run, list(cases(options)), options)
     figures: Figures = {}
     for knob, chosen, problem in dict.fromkeys(case[:3] for case in runs):
@@ -139,7 +140,7 @@ def cases(options: Options) -> Iterator[Case]:
 
 
 def play(case: Case) -> Run:
-    r"""One run, over arms or over a box."""
+    r"""Run one case, over arms or over a box."""
     more = KNOBS[case.knob][case.setting]
     if case.problem in BOXES:
         return play_box(case, more)
@@ -154,7 +155,7 @@ def play(case: Case) -> Run:
 
 
 def arm_problem(case: Case) -> tuple[Bandit, dict[str, Any]]:
-    r"""Arms and what is known of them."""
+    r"""Return the arms of a case, and the optimizer's arguments that are known for them."""
     if case.data:
         table = setting(case.problem, Path(case.data))
         given = table.options(case.steps)
@@ -170,7 +171,7 @@ def arm_problem(case: Case) -> tuple[Bandit, dict[str, Any]]:
 def make(bandit: Bandit, options: dict[str, Any], case: Case) -> Optimizer:
     if case.knob != "epsilon":
         return BBKB(bandit.arms, seed=case.seed, **options)
-    # Everything is evaluated and believed, through what is kept.
+    # Every point is evaluated and informs the belief through the points kept.
     keep = {"discard": False, "on_uninformative": "evaluate"}
     return CompressedUCB(bandit.arms, seed=case.seed, **keep, **options)
 
@@ -193,7 +194,7 @@ def play_box(case: Case, more: dict[str, Any]) -> Run:
 def table(
     figures: Figures, knob: str, problems: list[str], figure: str = "regret"
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""Means and deviations over seeds, a row a problem, a column a setting."""
+    r"""Return means and deviations over seeds, one row per problem, one column per setting."""
     chosen = settings_of(figures, knob, problems)
     found = [[figures[knob, s, problem, figure] for s in chosen] for problem in problems]
     mean, sd = np.moveaxis(np.array(found), -1, 0)
@@ -210,7 +211,7 @@ def problems_of(figures: Figures, knob: str, over_a_box: bool) -> list[str]:
 
 
 def default_of(knob: str, problem: str) -> str:
-    r"""The library's default setting of a knob."""
+    r"""Return the package's default setting of a knob."""
     return {
         "oversampling": "2" if problem in BOXES else "8",
         "batch_threshold": "2",
@@ -220,7 +221,7 @@ def default_of(knob: str, problem: str) -> str:
 
 
 def claims(report: Report, figures: Figures) -> None:
-    r"""Every knob, over arms as they are known and over a box; there the recommendation as well."""
+    r"""Report the claims for every knob, over arms and over a box."""
     for knob in KNOBS:
         problems = problems_of(figures, knob, over_a_box=False)
         for where in ("given", "fitted"):
@@ -243,11 +244,11 @@ def claim(
     problems: list[str],
     figure: str = "regret",
 ) -> None:
-    r"""The default beside the best of the settings, each the geometric mean over problems."""
+    r"""Compare the default with the best setting, by geometric means over problems."""
     if not problems:
         return
     chosen, default = settings_of(figures, knob, problems), default_of(knob, problems[0])
-    # What is below a thousandth of the uniform policy's counts as that: some find it by luck.
+    # Regrets are clipped at a thousandth of the uniform policy's, since smaller ones are luck.
     means = np.exp(np.log(table(figures, knob, problems, figure)[0].clip(1e-3)).mean(0))
     ratio = float(means[chosen.index(default)] / means.min())
     best = chosen[int(means.argmin())]
@@ -257,7 +258,7 @@ def claim(
 
 
 def draw(report: Report, figures: Figures) -> None:
-    r"""Regret against what each knob buys, a line a problem, with the deviation over seeds."""
+    r"""Plot regret against the cost of each knob, one line per problem, with deviations."""
     bought = {"oversampling": "size", "batch_threshold": "batches", "epsilon": "size"}
     labels = {"size": "points in the model", "batches": "batches"}
     panels = [(knob, False, "regret") for knob in (*bought, "width")]
@@ -277,7 +278,7 @@ def draw(report: Report, figures: Figures) -> None:
                 ax.set_xticks(x[0], settings, rotation=30, ha="right")
             for i, problem in enumerate(problems):
                 color, style = appearance(problem)
-                low = np.minimum(sd[i], 0.9 * regret[i])  # what a logarithmic axis can show
+                low = np.minimum(sd[i], 0.9 * regret[i])  # positive on the log axis
                 ax.errorbar(
                     x[i], regret[i], (low, sd[i]), ls=style, marker="o", ms=3, elinewidth=0.6,
                     color=color, label=problem,
@@ -293,7 +294,7 @@ def draw(report: Report, figures: Figures) -> None:
 
 
 def appearance(problem: str) -> tuple[str, str]:
-    r"""Color and style: noise, or whether hyperparameters are fitted, is in the style."""
+    r"""Return color and line style. The style shows the noise, or fitted hyperparameters."""
     kinds = [f"d={d} noise {noise:g}" for d, noise in itertools.product(DIMENSIONS, NOISES)]
     kinds = list(FUNCTIONS) if problem in BOXES else [*kinds, *TABLES]
     number = next(

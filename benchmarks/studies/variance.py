@@ -1,12 +1,12 @@
 r"""BKB's claims about its variance: no starvation, a factor alpha accurate, a small dictionary.
 
-First in one dimension, observations with a gap and ``k(x, x) = 1``: standard deviations of the
-exact posterior, of DTC, of the subset of regressors (SoR) and of random Fourier features (RFF, as
-many features as dictionary points), as the dictionary grows. Then along runs of BKB on the unit
-interval and cube, kernel and noise given: the worst ratio of DTC's variance to the exact one over
-all arms (Theorem 1 has it between ``1 / alpha`` and ``alpha``, here with ``epsilon = 1/2`` and so
-``alpha = 3``), and the size of the dictionary beside the effective dimension. Three minutes with
-two processes.
+The first part is in one dimension, with a gap between observations and ``k(x, x) = 1``. It compares
+the standard deviations of the exact posterior, DTC, the subset of regressors (SoR) and random
+Fourier features (RFF, as many features as dictionary points), as the dictionary grows. The second
+part runs BKB on the unit interval and cube, with kernel and noise given. It measures the worst
+ratio of DTC's variance to the exact one over all arms. Theorem 1 bounds this ratio by ``1 / alpha``
+and ``alpha``, here with ``epsilon = 1/2`` and so ``alpha = 3``. It also compares the size of the
+dictionary with the effective dimension. Three minutes with two processes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DIMENSIONS = (1, 3)
 
 
 def run(options: Options, report: Report) -> None:
-    r"""The picture in one dimension, then runs of BKB."""
+    r"""Compare variances in one dimension, then along runs of BKB."""
     starvation(options, report)
     T = 20 if options.quick else 300
     theory = confidence.bkb_oversampling(T, DELTA)
@@ -52,7 +52,7 @@ def run(options: Options, report: Report) -> None:
 
 
 class Toy(NamedTuple):
-    r"""Observations with a gap, and where one looks."""
+    r"""Observations with a gap, test inputs ``x``, and a kernel."""
 
     X: Tensor
     x: Tensor
@@ -60,20 +60,20 @@ class Toy(NamedTuple):
 
     @classmethod
     def make(cls, seed: int) -> Toy:
-        r"""150 observations left of 0.45, 50 right of 0.75."""
+        r"""Draw 150 observations left of 0.45 and 50 right of 0.75."""
         u = torch.rand(200, 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         X = torch.cat([0.45 * u[:150], 0.75 + 0.25 * u[150:]])
         x = torch.linspace(-0.1, 1.1, 601, dtype=torch.float64).unsqueeze(-1)
         return cls(X, x, rbf(0.05**2))
 
     def embedding(self, S: Tensor, X: Tensor) -> Tensor:
-        r"""``z(x) = L^-1 k_S(x)``, a row each."""
+        r"""Return the embeddings ``z(x) = L^-1 k_S(x)``, one row per input."""
         K = self.kernel(S).to_dense()
         root = torch.linalg.cholesky(K + 1e-10 * torch.eye(len(S)).to(K))
         return torch.linalg.solve_triangular(root, self.kernel(S, X).to_dense(), upper=False).mT
 
     def deviations(self, S: Tensor, seed: int) -> dict[str, Tensor]:
-        r"""Standard deviations at ``x``, by name of the approximation."""
+        r"""Return the standard deviations at ``x``, by name of the approximation."""
         Y, Yvar = torch.zeros_like(self.X), torch.full_like(self.X, NOISE_VAR)
         given = {"covar_module": self.kernel, "outcome_transform": None}
         found = {}
@@ -94,14 +94,14 @@ class Toy(NamedTuple):
 
 
 def linear_deviation(Z: Tensor, z: Tensor) -> Tensor:
-    r"""``sqrt(lambda z' (Z'Z + lambda I)^-1 z)``: a model that is linear in its features."""
+    r"""Return ``sqrt(lambda z' (Z'Z + lambda I)^-1 z)``, the deviation of a linear model."""
     V = Z.mT @ Z + NOISE_VAR * torch.eye(Z.shape[-1]).to(Z)
     inner = torch.linalg.solve_triangular(torch.linalg.cholesky(V), z.mT, upper=False)
     return (NOISE_VAR * inner.square().sum(0)).sqrt()
 
 
 def starvation(options: Options, report: Report) -> None:
-    r"""The least ratio of each standard deviation to the exact one, anywhere."""
+    r"""Find the least ratio of each standard deviation to the exact one over all test inputs."""
     names, levels = ("DTC", "SoR", "RFF"), (0.5, 2.0, 8.0)
     least = {key: [] for key in itertools.product(names, levels)}
     sizes = {level: [] for level in levels}
@@ -149,7 +149,7 @@ def record(
 
 
 class Case(NamedTuple):
-    r"""A run of BKB."""
+    r"""The settings of one run of BKB."""
 
     dim: int
     oversampling: float
@@ -158,16 +158,16 @@ class Case(NamedTuple):
 
 
 class Run(NamedTuple):
-    r"""At some of its steps."""
+    r"""The state of one run at some of its steps."""
 
-    steps: np.ndarray
-    factor: np.ndarray  #: the worst of ``DTC / exact`` and ``exact / DTC`` over all arms
-    dictionary: np.ndarray
-    dimension: np.ndarray  #: the effective dimension
+    steps: np.ndarray  #: numbers of the steps
+    factor: np.ndarray  #: worst of ``DTC / exact`` and ``exact / DTC`` over all arms
+    dictionary: np.ndarray  #: number of dictionary points
+    dimension: np.ndarray  #: effective dimension
 
 
 def play(case: Case) -> Run:
-    r"""One run, with looks at the exact posterior of its own observations."""
+    r"""Run one case, and compare it with the exact posterior at some steps."""
     bandit = generated(500, case.dim, math.sqrt(NOISE_VAR), 0, torch.float64)
     kernel = rbf((0.1 if case.dim == 1 else 0.4) ** 2)
     optimizer = BKB(
@@ -195,7 +195,7 @@ def play(case: Case) -> Run:
 
 
 def accuracy(report: Report, runs: dict[Case, Run], theory: float) -> None:
-    r"""Theorem 1 beside what is seen."""
+    r"""Compare the bounds of Theorem 1 with the measured accuracy and dictionary size."""
     levels = (*OVERSAMPLING, theory)
     with report.picture("variance_accuracy", 1, 2) as axes:
         for i, dim in enumerate(DIMENSIONS):

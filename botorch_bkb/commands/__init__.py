@@ -1,1 +1,1 @@
-r"""The command line."""
+r"""The commands of ``python -m botorch_bkb``."""

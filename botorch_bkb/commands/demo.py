@@ -1,4 +1,4 @@
-r"""The demo, ``python -m botorch_bkb``: BBKB over a large table and over a box, in a minute."""
+r"""The demo ``python -m botorch_bkb``: BBKB on a large table and on a box, in a minute."""
 
 from __future__ import annotations
 
@@ -13,16 +13,27 @@ from torch import Tensor
 from botorch_bkb import BBKB, GPUCB, Result, run
 from botorch_bkb.commands.picture import picture
 
-#: Pulls of exact GP-UCB; what more would cost is extrapolated.
+#: Number of pulls of exact GP-UCB; the time of more pulls is extrapolated.
 FEW = 100
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     r"""Add the options of the demo to a parser."""
-    parser.add_argument("--arms", type=int, default=20_000, help="arms of the table (20000)")
-    parser.add_argument("--pulls", type=int, default=5000, help="pulls of them (5000)")
-    parser.add_argument("--evaluations", type=int, default=120, help="of Hartmann6 (120)")
-    parser.add_argument("--noise", type=float, default=0.3, help="noise, in sd of f (0.3)")
+    parser.add_argument(
+        "--arms", type=int, default=20_000, help="number of arms in the table (20000)"
+    )
+    parser.add_argument(
+        "--pulls", type=int, default=5000, help="number of pulls of the table (5000)"
+    )
+    parser.add_argument(
+        "--evaluations", type=int, default=120, help="number of evaluations of Hartmann6 (120)"
+    )
+    parser.add_argument(
+        "--noise",
+        type=float,
+        default=0.3,
+        help="standard deviation of the noise, in standard deviations of f (0.3)",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--picture", type=Path, default=Path("demo.png"), metavar="PNG")
     parser.set_defaults(run=demo)
@@ -30,7 +41,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 @dataclass
 class Table:
-    r"""Random arms in a four-dimensional cube, and a sum of ten bumps in units of its sd."""
+    r"""A bandit problem: random arms in a four-dimensional cube, and a sum of ten bumps.
+
+    Attributes:
+        arms: ``A x 4`` arms.
+        f: ``A`` values of the function, in units of its standard deviation.
+        noise: The standard deviation of the noise.
+        generator: The source of randomness.
+        lost: The regret of each pull since the last call of :meth:`regrets`.
+    """
 
     arms: Tensor
     f: Tensor
@@ -40,7 +59,7 @@ class Table:
 
     @classmethod
     def make(cls, size: int, noise: float, seed: int) -> Table:
-        r"""A table of some size."""
+        r"""Make a table with ``size`` arms."""
         generator = torch.Generator().manual_seed(seed)
         arms = torch.rand(size, 4, generator=generator, dtype=torch.float64)
         centres = torch.rand(10, 4, generator=generator, dtype=torch.float64)
@@ -49,19 +68,26 @@ class Table:
         return cls(arms, f / f.std(), noise, generator)
 
     def pull(self, rows: Tensor) -> Tensor:
-        r"""Noisy rewards; what each pull lost is noted."""
+        r"""Return noisy rewards of some rows, and note the regret of each pull."""
         self.lost += (self.f.max() - self.f[rows]).tolist()
         noise = torch.randn(len(rows), generator=self.generator, dtype=torch.float64)
         return self.f[rows] + self.noise * noise
 
     def regrets(self) -> Tensor:
-        r"""Of each pull since they were last asked for."""
+        r"""Return the regret of each pull since the last call."""
         taken, self.lost = torch.tensor(self.lost, dtype=torch.float64), []
         return taken
 
 
 def extrapolated(seconds: Tensor, pulls: int) -> float:
-    r"""What ``pulls`` would have taken, a pull costing ``a + b t``, fitted to the later half."""
+    r"""Extrapolate the seconds of a run to more pulls.
+
+    The cost of pull ``t`` is modelled as ``a + b t``, fitted to the second half of the pulls.
+
+    Args:
+        seconds: Cumulative seconds after each pull.
+        pulls: The number of pulls to extrapolate to.
+    """
     t = torch.arange(1, len(seconds) + 1, dtype=torch.float64)
     half = len(seconds) // 2
     steps = seconds.diff(prepend=seconds[:1] * 0)
@@ -73,12 +99,12 @@ def extrapolated(seconds: Tensor, pulls: int) -> float:
 
 
 def demo(options: argparse.Namespace) -> None:
-    r"""Play, print a table, draw a picture."""
+    r"""Run the demo: run the optimizers, print a table and draw a picture."""
     table = Table.make(options.arms, options.noise, options.seed)
     print(f"A table of {options.arms:,} arms in 4 dimensions, {options.pulls:,} noisy pulls:")
     bandit = run(BBKB(table.arms, seed=options.seed), table.pull, options.pulls, by_index=True)
     regrets = {"BBKB, table": table.regrets()}
-    print(f"The same with the exact posterior, one by one, {FEW} pulls:")
+    print(f"The same table with the exact posterior, {FEW} pulls, one at a time:")
     exact = run(GPUCB(table.arms, seed=options.seed), table.pull, FEW, by_index=True)
     regrets["exact GP-UCB, table"] = table.regrets()
     f = Hartmann(dim=6, negate=True).to(torch.float64)
@@ -89,7 +115,7 @@ def demo(options: argparse.Namespace) -> None:
         noise = torch.randn(len(X), generator=table.generator, dtype=torch.float64)
         return f(X) / unit + options.noise * noise
 
-    print(f"Hartmann6 over its box, {options.evaluations} noisy evaluations:")
+    print(f"Hartmann6 on its box, {options.evaluations} noisy evaluations:")
     cube = torch.tensor([[0.0] * 6, [1.0] * 6], dtype=torch.float64)
     box = run(BBKB(bounds=cube, seed=options.seed), observe, options.evaluations)
     regrets["BBKB, Hartmann6"] = (f.optimal_value - f(box.X)) / unit
@@ -99,7 +125,7 @@ def demo(options: argparse.Namespace) -> None:
     }
     uniform["exact GP-UCB, table"] = uniform["BBKB, table"]
     first = f"first {FEW}"
-    print(f"\n{'':22}{'':8}{'regret of a pull':^27}")
+    print(f"\n{'':22}{'':8}{'mean regret per pull':^27}")
     print(
         f"{'':22}{'pulls':>8}{'all':>9}{first:>10}{'random':>8}"
         f"{'dictionary':>12}{'batches':>9}{'seconds':>9}"
@@ -114,8 +140,8 @@ def demo(options: argparse.Namespace) -> None:
     whole = extrapolated(exact.spent(), options.pulls)
     print(
         f"\nRegret in standard deviations of the function. Exact GP-UCB would take {whole:,.0f} s "
-        f"for {options.pulls:,} pulls\nif the cost of a pull went on growing as it did in the "
-        f"second half of these {FEW}."
+        f"for {options.pulls:,} pulls\nif the cost per pull continued to grow as in the second "
+        f"half of these {FEW}."
     )
     try:
         draw(options.picture, bandit, regrets, uniform)
@@ -124,7 +150,7 @@ def demo(options: argparse.Namespace) -> None:
 
 
 def draw(path: Path, bandit: Result, regrets: dict[str, Tensor], uniform: dict[str, float]) -> None:
-    r"""Regret of both problems, and the batches over the table."""
+    r"""Draw the regret on both problems, and the batches on the table."""
     with picture(path) as axes:
         from botorch_bkb.plotting import plot_batches, plot_regret
 

@@ -1,4 +1,4 @@
-r"""Commands on journals: show, export, resume and recover."""
+r"""The commands on journals: show, export, resume and recover."""
 
 from __future__ import annotations
 
@@ -18,39 +18,42 @@ from botorch_bkb.commands.picture import picture
 from botorch_bkb.journal import Journal, JournalError, recover
 from botorch_bkb.runs import resume
 from botorch_bkb.runs.export import read_journal, table_of
-from botorch_bkb.runs.loop import Past
-from botorch_bkb.runs.replay import read_past
+from botorch_bkb.runs.record import RunRecord, read_record
 from botorch_bkb.runs.result import Table, write_csv
 from botorch_bkb.runs.settings import constructed
 
 
 def add_to(commands: Any) -> None:
-    r"""Add the commands to a parser."""
-    show = commands.add_parser("show", help="what a journal says")
+    r"""Add the commands on journals to the subparsers of a parser."""
+    show = commands.add_parser("show", help="summarise a journal")
     show.add_argument("journal", type=Path)
-    show.add_argument("--rows", type=int, default=10, help="rows of the table (10)")
-    show.add_argument("--plot", type=Path, metavar="PNG", help="draw the run")
+    show.add_argument("--rows", type=int, default=10, help="number of last points to print (10)")
+    show.add_argument("--plot", type=Path, metavar="PNG", help="also draw the run to a file")
     show.set_defaults(run=_show)
-    export = commands.add_parser("export", help="a journal as CSV, one row a point")
+    export = commands.add_parser("export", help="convert a journal to CSV, one row per point")
     export.add_argument("journal", type=Path)
     export.add_argument("csv", type=Path)
     export.set_defaults(run=_export)
-    again = commands.add_parser("resume", help="go on with a run")
+    again = commands.add_parser("resume", help="continue a run")
     again.add_argument("journal", type=Path)
     again.add_argument("objective", metavar="module:function")
     again.add_argument("--budget", type=int, help="a new budget for the whole run")
     again.add_argument(
-        "--workers", type=int, help="evaluate single points on so many processes; otherwise batches"
+        "--workers",
+        type=int,
+        help="evaluate single points on this many processes; by default whole batches in one call",
     )
     again.set_defaults(run=_resume)
-    rescue = commands.add_parser("recover", help="save what is whole of a damaged journal")
+    rescue = commands.add_parser(
+        "recover", help="recover the complete records of a damaged journal"
+    )
     rescue.add_argument("journal", type=Path)
     rescue.add_argument("new", type=Path)
     rescue.set_defaults(run=_recover)
 
 
 def checked(command: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> None:
-    r"""Errors as a line, not as a traceback."""
+    r"""Run a command, and exit with one line instead of a traceback if it fails."""
     try:
         command(options)
     except (BotorchError, ImportError, OSError) as error:
@@ -74,17 +77,19 @@ def _resume(options: argparse.Namespace) -> None:
     module, _, name = options.objective.partition(":")
     if not name:
         raise JournalError(
-            f"The objective must be given as module:function, got {options.objective!r}."
+            f"The objective must be given as module:function, got {options.objective!r}: give for "
+            "example my_script:objective."
         )
     try:
         found = importlib.import_module(module.removesuffix(".py"))
     except JournalError as error:
         raise JournalError(
-            f"Importing {module} begins a run ({error}): put that under if __name__ == '__main__':"
+            f"Importing {module} begins a run ({error}): move the run under "
+            "if __name__ == '__main__':"
         ) from error
     objective = getattr(found, name, None)
     if not callable(objective):
-        raise JournalError(f"{module} has no function {name}.")
+        raise JournalError(f"{module} has no function {name}: give the name of a function in it.")
     executor = partial(ProcessPoolExecutor, options.workers) if options.workers else None
     resume(options.journal, objective, budget=options.budget, executor=executor)
     _show(argparse.Namespace(journal=options.journal, rows=0, plot=None))
@@ -92,43 +97,43 @@ def _resume(options: argparse.Namespace) -> None:
 
 def _show(options: argparse.Namespace) -> None:
     with Journal.read(options.journal) as journal:
-        settings, past = journal.settings, read_past(journal, journal.events())
-        lines = summary(settings, past)
+        settings, record = journal.settings, read_record(journal, journal.events())
+        lines = summary(settings, record)
         lines += recommendation(journal, settings)
     print(*lines, sep="\n")
-    table = table_of(past)
+    table = table_of(record)
     if options.rows > 0 and table["t"]:
         print("", *last_rows(table, options.rows), sep="\n")
     if options.plot:
         draw(table, options.plot)
 
 
-def summary(settings: dict[str, Any], past: Past) -> list[str]:
-    r"""What was run, how far it is, and the best so far."""
+def summary(settings: dict[str, Any], record: RunRecord) -> list[str]:
+    r"""Return lines with the optimizer, the progress and the best reward of a run."""
     optimizer, run = settings.get("optimizer", {}), settings.get("run", {})
     arguments = {**optimizer.get("arguments", {}), **optimizer.get("unknown", {})}
     given = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
-    outcomes = past.outcomes.values()
+    outcomes = record.outcomes.values()
     done = [outcome for outcome in outcomes if outcome.reward is not None]
-    skipped = sum(point.id == -1 for point in past.points.values())
+    skipped = sum(point.id == -1 for point in record.points.values())
     lines = [
         f"{optimizer.get('algorithm', 'unknown optimizer')}({given})",
-        f"points     {len(past.points):,} of {run.get('budget', '?')}: {len(done):,} done, "
-        f"{len(past.outcomes) - len(done):,} failed, {skipped:,} skipped, "
-        f"{len(past.open):,} pending",
+        f"points     {len(record.points):,} of {run.get('budget', '?')}: {len(done):,} done, "
+        f"{len(record.outcomes) - len(done):,} failed, {skipped:,} skipped, "
+        f"{len(record.open):,} pending",
     ]
     if done:
         best = max(done, key=lambda outcome: outcome.reward or 0)
-        x = ", ".join(f"{v:.4g}" for v in past.points[best.suggestion].x.tolist()[:8])
+        x = ", ".join(f"{v:.4g}" for v in record.points[best.suggestion].x.tolist()[:8])
         lines.append(f"best       reward {best.reward:.6g} at point {best.suggestion}: ({x})")
-    if past.measurements:
-        last = past.measurements[max(past.measurements)]
+    if record.measurements:
+        last = record.measurements[max(record.measurements)]
         lines.append(
             f"belief     dictionary {last.dictionary:,}, effective dimension "
             f"{last.dimension:.1f}, width {last.width:.3g}"
         )
     asking, telling, waiting = (
-        sum(getattr(m, name) for m in past.measurements.values())
+        sum(getattr(m, name) for m in record.measurements.values())
         for name in ("asking", "telling", "waiting")
     )
     lines.append(f"seconds    asking {asking:.1f}, telling {telling:.1f}, waiting {waiting:.1f}")
@@ -136,7 +141,10 @@ def summary(settings: dict[str, Any], past: Past) -> list[str]:
 
 
 def recommendation(journal: Journal, settings: dict[str, Any]) -> list[str]:
-    r"""What the optimizer of the last snapshot recommends, where it can be constructed."""
+    r"""Return a line with the recommended point at the last snapshot.
+
+    There is no line if the optimizer cannot be constructed from the journal.
+    """
     with suppress(BotorchError, KeyError):
         optimizer = constructed(settings["optimizer"])
         for _, state in journal.snapshots():
@@ -151,7 +159,7 @@ def recommendation(journal: Journal, settings: dict[str, Any]) -> list[str]:
 
 
 def last_rows(table: Table, n: int) -> list[str]:
-    r"""The last rows of the columns one would look at."""
+    r"""Return lines with the last ``n`` rows of the most important columns."""
     names = ["t", "batch", "status", "reward", "seconds", "dictionary", "error"]
     names = [name for name in names if any(v is not None for v in table[name])]
     rows = [[_short(table[name][i]) for name in names] for i in range(len(table["t"]))[-n:]]
@@ -163,6 +171,7 @@ def last_rows(table: Table, n: int) -> list[str]:
 
 
 def _short(value: Any) -> str:
+    r"""Format a value in at most 60 characters, and a tensor as its shape."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -174,7 +183,7 @@ def _short(value: Any) -> str:
 
 
 def draw(table: Table, path: Path) -> None:
-    r"""Rewards, dictionary and batches against the number of points."""
+    r"""Draw rewards, dictionary and batches against the number of points."""
     with picture(path) as axes:
         from botorch_bkb.plotting import plot_batches, plot_dictionary, plot_rewards
 

@@ -1,4 +1,4 @@
-r"""A picture in a file, without a screen."""
+r"""Draw a picture to a file, without a display."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @contextmanager
 def picture(path: Path) -> Iterator[Any]:
-    r"""Three axes side by side, which are saved in the end."""
+    r"""Yield three axes side by side, and save them to a file at the end of the block."""
     try:
         import matplotlib
     except ImportError as error:
@@ -26,8 +26,10 @@ def picture(path: Path) -> Iterator[Any]:
         ax.grid(alpha=0.3)
     try:
         figure.savefig(path, dpi=100)
-    except ValueError as error:  # matplotlib knows the format by the name
-        raise OSError(f"{path} cannot be drawn: {error}") from error
+    except ValueError as error:  # matplotlib derives the format from the file name
+        raise OSError(
+            f"{path} cannot be drawn ({error}): give a file name such as run.png"
+        ) from error
     finally:
         plt.close(figure)
     print(f"picture    {path.resolve()}")

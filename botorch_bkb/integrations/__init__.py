@@ -1,1 +1,1 @@
-r"""The optimizers inside other tools: Ax and Optuna. Import the one you need."""
+r"""Integrations with Ax and Optuna. Import the one you need."""

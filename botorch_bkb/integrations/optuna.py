@@ -1,4 +1,4 @@
-r"""Optuna integration (extra ``optuna``): the algorithms of this package as a sampler."""
+r"""Optuna integration (extra ``optuna``): a sampler that runs this package's algorithms."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from botorch_bkb.runs.points import UNKNOWN, Point, Reward, tell
 
 
 def as_dimension(name: str, distribution: BaseDistribution) -> Dimension:
-    r"""A distribution as one coordinate of a box."""
+    r"""Convert a distribution of Optuna to one coordinate of a box."""
     if isinstance(distribution, CategoricalDistribution):
         return Dimension.choices(name, distribution.choices)
     if not isinstance(distribution, (FloatDistribution, IntDistribution)):
         raise UnsupportedError(
             "BKBSampler takes float, int and categorical distributions, got "
-            f"{type(distribution).__name__} for {name}."
+            f"{type(distribution).__name__} for {name}: use one of these three."
         )
     low, high, step, log = distribution.low, distribution.high, distribution.step, distribution.log
     if step is None:
@@ -45,24 +45,25 @@ def as_dimension(name: str, distribution: BaseDistribution) -> Dimension:
 
 
 class BKBSampler(BaseSampler):
-    r"""An algorithm of this package as a sampler of Optuna.
+    r"""An Optuna sampler that runs an algorithm of this package.
 
-    Parameters that all finished trials have in common are sampled together; others, such as
-    conditional ones, and all those of trials asked while a batch is closed, at random. All finished
-    trials of the study count, whoever asked them; pruned and failed ones are given up. A new
-    sampler on a stored study learns from all its trials, but its randomness starts anew.
+    The sampler samples jointly the parameters that all finished trials have in common. It samples
+    other parameters at random, for example conditional ones. While a batch is closed, it samples
+    all parameters at random. It learns from all finished trials of the study, including those that
+    it did not suggest. Pruned and failed trials are given up. A new sampler on a stored study
+    learns from all its trials, but its random state starts anew.
 
-    What is proved of an algorithm holds for the box that the common parameters become, as its
-    class says; random samples and all defaults are heuristic. Categories are numbers to the
-    kernel, in the order of the list.
+    The guarantees in the docstring of each algorithm hold for the box of the common parameters.
+    Random samples and all defaults are heuristic. The kernel sees categories as numbers, in the
+    order of the list.
 
     Args:
-        algorithm: ``"BBKB"``, ``"BKB"``, ``...``: any of the optimizers by name.
-        search_space: Distributions by name; by default those common to finished trials, so that
-            the first trial is random.
+        algorithm: Name of an optimizer class: ``"BBKB"``, ``"BKB"``, ``...``.
+        search_space: Distributions by name. By default those common to all finished trials, so
+            that the first trial is random.
         seed: Seed of all randomness.
-        options: Further arguments of the algorithm's class, in units of the box: logarithms for
-            logarithmic parameters.
+        options: Further arguments of the algorithm's class, in units of the box (logarithms for
+            logarithmic parameters).
 
     Example:
         >>> import optuna
@@ -101,17 +102,17 @@ class BKBSampler(BaseSampler):
 
     @property
     def optimizer(self) -> Optimizer | None:
-        r"""What picks the points; None before the first one."""
+        r"""The optimizer that selects the points, or None before the first one."""
         return self._optimizer
 
     def reseed_rng(self) -> None:
-        r"""Of the random samples."""
+        r"""Reseed the generator of the random samples."""
         self._independent.reseed_rng()
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        r"""The parameters that are sampled together."""
+        r"""Return the distributions of the parameters that are sampled jointly."""
         with self._lock:
             self._look_at(study)
         space = self._given or self._common.calculate(study)
@@ -120,13 +121,13 @@ class BKBSampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: Any
     ) -> Any:
-        r"""At random."""
+        r"""Sample one parameter at random."""
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        r"""The next point, or nothing while the batch is closed."""
+        r"""Return the next point, or an empty dictionary while the batch is closed."""
         self._raise_error_if_multi_objective(study)
         if not search_space:
             return {}
@@ -144,7 +145,7 @@ class BKBSampler(BaseSampler):
             return point
 
     def _look_at(self, study: Study) -> None:
-        r"""Forget everything if it is another study."""
+        r"""Discard the optimizer if this study is not the one that it has learnt from."""
         now = f"{study.study_name} {study.directions}"
         if now != self._study:
             self._study, self._optimizer = now, None
@@ -163,19 +164,19 @@ class BKBSampler(BaseSampler):
         self._asked, self._closed = {}, set()
 
     def _catch_up(self, study: Study) -> None:
-        r"""Tell what has finished since the last time, in the order of the trials."""
+        r"""Tell the optimizer the trials finished since the last call, in their order."""
         optimizer = self._optimizer
         assert optimizer is not None
         sign = 1.0 if study.direction is StudyDirection.MAXIMIZE else -1.0
         pending = optimizer.pending
         X = dict(zip(pending.ids, pending.X, strict=True))
         told: list[tuple[Point, Reward | None]] = []
-        news = [
+        finished = [
             trial
             for trial in study.get_trials(deepcopy=False)
             if trial.number not in self._closed and trial.state.is_finished()
         ]
-        for trial in news:
+        for trial in finished:
             id_, point = self._asked.get(trial.number, (UNKNOWN, {}))
             reward = None
             if trial.state is TrialState.COMPLETE and trial.value is not None:
@@ -192,6 +193,6 @@ class BKBSampler(BaseSampler):
             if reward is not None:
                 told.append((Point(trial.number, x, None, UNKNOWN, 0), reward))
         tell(optimizer, told)
-        self._closed |= {trial.number for trial in news}
-        for trial in news:
+        self._closed |= {trial.number for trial in finished}
+        for trial in finished:
             self._asked.pop(trial.number, None)

@@ -1,4 +1,4 @@
-r"""Spaces of named parameters as boxes: what the integrations with other tools share."""
+r"""Search spaces of named parameters as boxes, shared by the Ax and Optuna integrations."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from torch import Tensor
 
 from botorch_bkb.optimizers import ALGORITHMS, AdaBKB, Optimizer
 
-#: Values of a grid that are asked; finer ones are thinned out.
+#: Largest number of grid values that are suggested. Finer grids are thinned out.
 MOST_VALUES = 1000
-#: Arguments of an optimizer that follow from the space.
+#: Optimizer arguments that the search space determines.
 TAKEN = {"arms", "bounds", "discrete_dims"}
 
 
 @dataclass(frozen=True)
 class Dimension:
-    r"""One parameter as one coordinate of a box.
+    r"""One named parameter as one coordinate of a box.
 
-    A choice is the number of its value, ``0, 1, ...``: to the kernel values are the more alike the
-    closer their numbers are, whether or not their order means anything.
+    A choice is encoded as the position of its value in the list, ``0, 1, ...``. The kernel treats
+    values at close positions as similar, whether or not their order means anything.
 
     Args:
-        name: Of the parameter.
-        lower: The lowest value; 0 for choices.
-        upper: The highest; the number of the last choice.
-        log: Whether the coordinate is the logarithm.
-        values: All values to be asked, in ascending order unless they are choices; None for an
-            interval.
-        is_choice: Whether the coordinate is the number of the value.
+        name: Name of the parameter.
+        lower: Lowest value; 0 for choices.
+        upper: Highest value; the position of the last value for choices.
+        log: Whether the coordinate is the logarithm of the value.
+        values: All values that may be suggested, in ascending order unless they are choices; None
+            for an interval.
+        is_choice: Whether the coordinate is the position of the value in ``values``.
 
     Example:
         >>> rate = Dimension("rate", 1e-4, 1.0, log=True)
@@ -55,17 +55,18 @@ class Dimension:
 
     @classmethod
     def choices(cls, name: str, values: Sequence[Any]) -> Dimension:
-        r"""One of some values, numbered in their order."""
+        r"""Return a dimension for a choice among values, encoded by their positions."""
         return cls(name, 0, len(values) - 1, values=tuple(values), is_choice=True)
 
     @classmethod
     def grid(
         cls, name: str, lower: float, upper: float, step: float = 1, log: bool = False
     ) -> Dimension:
-        r"""``lower, lower + step, ...``: whole numbers if both are.
+        r"""Return a dimension for the values ``lower, lower + step, ...`` up to ``upper``.
 
-        Of more than a thousand values a thousand are asked, equally spaced, on the logarithmic
-        scale if ``log``; others can still be told.
+        The values are integers if ``lower`` and ``step`` are. Of more than a thousand values, only
+        a thousand are suggested. They are equally spaced, on the logarithmic scale if ``log``.
+        Results at the other values can still be told.
         """
         last = math.floor((upper - lower) / step + 1e-9)
         places: Sequence[int] = range(last + 1)
@@ -77,7 +78,7 @@ class Dimension:
 
     @property
     def codes(self) -> list[float] | None:
-        r"""The coordinates of all values; None for an interval."""
+        r"""The coordinates of all values, or None for an interval."""
         if self.values is None:
             return None
         if self.is_choice:
@@ -86,17 +87,17 @@ class Dimension:
 
     @property
     def ends(self) -> tuple[float, float]:
-        r"""Both ends of the coordinate."""
+        r"""The lower and upper bound of the coordinate."""
         return self._scaled(self.lower), self._scaled(self.upper)
 
     def _scaled(self, value: float) -> float:
         return math.log(value) if self.log else float(value)
 
     def encode(self, value: Any) -> float:
-        r"""The coordinate of a value.
+        r"""Return the coordinate of a value.
 
         Raises:
-            ValueError: It is not in the space.
+            ValueError: If the value is not in the dimension.
         """
         if self.is_choice:
             assert self.values is not None
@@ -110,7 +111,7 @@ class Dimension:
         return self._scaled(value)
 
     def decode(self, x: float) -> Any:
-        r"""The value at a coordinate, the nearest one where it takes only some."""
+        r"""Return the value at a coordinate, or the nearest value if the dimension is discrete."""
         if self.values is None:
             return min(max(math.exp(x) if self.log else x, self.lower), self.upper)
         codes = self.codes
@@ -122,7 +123,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Space:
-    r"""Parameters as a box.
+    r"""A search space of named parameters as a box.
 
     Args:
         dimensions: The parameters that vary, one coordinate each.
@@ -142,38 +143,38 @@ class Space:
 
     @property
     def bounds(self) -> Tensor:
-        r"""``2 x d``."""
+        r"""The bounds of the box, ``2 x d``."""
         ends = [dimension.ends for dimension in self.dimensions]
         return torch.tensor(ends, dtype=torch.float64).mT.contiguous()
 
     @property
     def discrete_dims(self) -> dict[int, list[float]]:
-        r"""Coordinates that take only some values."""
+        r"""The allowed coordinates of each discrete dimension, by index of the dimension."""
         codes = {i: dimension.codes for i, dimension in enumerate(self.dimensions)}
         return {i: values for i, values in codes.items() if values is not None}
 
     def encode(self, parameters: Mapping[str, Any]) -> Tensor:
-        r"""``d`` coordinates of a point.
+        r"""Return the ``d`` coordinates of a point.
 
         Raises:
-            KeyError: A parameter is missing.
-            ValueError: One is not in the space.
+            KeyError: If a parameter is missing.
+            ValueError: If a value is not in the space.
         """
         x = [dimension.encode(parameters[dimension.name]) for dimension in self.dimensions]
         return torch.tensor(x, dtype=torch.float64)
 
     def decode(self, x: Tensor) -> dict[str, Any]:
-        r"""The point at ``d`` coordinates."""
+        r"""Return the parameters at ``d`` coordinates."""
         return {d.name: d.decode(c) for d, c in zip(self.dimensions, x.tolist(), strict=True)}
 
     def make_optimizer(
         self, algorithm: str, seed: int | None, options: Mapping[str, Any]
     ) -> Optimizer:
-        r"""An optimizer over the box.
+        r"""Return an optimizer over the box.
 
         Args:
-            algorithm: The name of its class.
-            seed: Of all randomness.
+            algorithm: Name of the optimizer's class.
+            seed: Seed of all randomness.
             options: Further arguments of the class.
         """
         made = check_algorithm(algorithm, options)
@@ -181,8 +182,8 @@ class Space:
         is_tree = issubclass(made, AdaBKB)
         if is_tree and (self.discrete_dims or self.constraints):
             raise UnsupportedError(
-                f"{algorithm} cuts the box into cells and takes neither discrete parameters nor "
-                'constraints, got some: use "BKB" or "BBKB".'
+                f"{algorithm} splits the box into cells and takes neither discrete parameters nor "
+                'constraints, but the space has some: use "BKB" or "BBKB".'
             )
         if self.discrete_dims:
             arguments["discrete_dims"] = self.discrete_dims
@@ -192,7 +193,7 @@ class Space:
         return made(**arguments)
 
     def _linear_constraints(self) -> dict[str, list[tuple[Tensor, Tensor, float]]]:
-        r"""BoTorch's form, ``sum_i w_i x_i >= bound``."""
+        r"""Return the constraints in BoTorch's form, ``sum_i w_i x_i >= bound``."""
         names = [dimension.name for dimension in self.dimensions]
         out: dict[str, list[tuple[Tensor, Tensor, float]]] = {}
         for weights, bound, is_equality in self.constraints:
@@ -204,14 +205,14 @@ class Space:
 
 
 def check_algorithm(algorithm: str, options: Mapping[str, Any]) -> type[Optimizer]:
-    r"""The class of an algorithm, if the options can go with it."""
+    r"""Return the class of an algorithm after checking its name and options."""
     if algorithm not in ALGORITHMS:
         raise InputDataError(
             f"algorithm must be one of {', '.join(sorted(ALGORITHMS))}, got {algorithm!r}."
         )
     if taken := TAKEN & set(options):
         raise InputDataError(
-            f"{', '.join(sorted(taken))} follow from the parameters and cannot be given: leave "
-            "them out."
+            f"Options must not contain {', '.join(sorted(taken))}, which the search space "
+            "determines: leave them out."
         )
     return ALGORITHMS[algorithm]

@@ -1,4 +1,4 @@
-r"""The durable record of a run."""
+r"""Journals: durable records of runs, each in one SQLite file."""
 
 from botorch_bkb.journal.files import JournalError
 from botorch_bkb.journal.journal import Journal

@@ -1,4 +1,4 @@
-r"""Journals as files: what can be wrong with one, and who may write to it."""
+r"""Journal files: their errors, their lock, and checks that a file is a journal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from botorch_bkb.journal.schema import APPLICATION, VERSION
 
 
 class JournalError(BotorchError):
-    r"""A journal cannot be written, opened or read; the message names the file.
+    r"""Raised if a journal cannot be written, opened or read; the message names the file.
 
     Example:
         >>> from botorch_bkb import JournalError, read_journal
@@ -27,17 +27,22 @@ class JournalError(BotorchError):
 
 
 def damaged(path: str | Path, what: str) -> JournalError:
-    r"""The error for a file that is not what was written."""
+    r"""Return the error for a file whose content is not a valid journal.
+
+    Args:
+        path: The file.
+        what: The part that is damaged.
+    """
     return JournalError(
-        f"{path} is damaged, or no journal ({what}). Salvage its complete records: "
+        f"{path} is damaged, or not a journal ({what}). Recover its complete records with: "
         f"python -m botorch_bkb recover {path} NEW_FILE"
     )
 
 
 def locked(path: Path) -> sqlite3.Connection:
-    r"""Hold the lock of a journal until the connection is closed, or the process ends.
+    r"""Lock a journal until the returned connection is closed or the process ends.
 
-    It is a transaction on an empty file beside the journal, which leaves readers alone.
+    The lock is a transaction on an empty file next to the journal. It does not block readers.
     """
     lock = sqlite3.connect(path.with_name(path.name + "-lock"), isolation_level=None, timeout=0.2)
     try:
@@ -47,15 +52,15 @@ def locked(path: Path) -> sqlite3.Connection:
         if "locked" not in str(error):
             raise
         raise JournalError(
-            f"{path} is in use: another process writes to it, or another run of this one. Wait "
-            "until it has ended, or give the run a journal of its own."
+            f"{path} is in use by another process, or by another run in this process. Wait until "
+            "that run has ended, or pass another file as journal."
         ) from None
     return lock
 
 
 @contextmanager
 def errors(path: str | Path) -> Iterator[None]:
-    r"""Say what SQLite's errors mean for a journal."""
+    r"""Turn errors of SQLite and of the file system into a ``JournalError`` with a remedy."""
     folder = Path(path).absolute().parent
     access = f"the folder {folder} must exist, and file and folder must be writable"
     try:
@@ -65,32 +70,32 @@ def errors(path: str | Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         said = str(error)
         if "full" in said:
-            remedy = "everything before is written: make room on the disk, then resume"
+            remedy = "everything before is written: free disk space, then resume"
         elif "readonly" in said or "unable to open" in said:
             remedy = access
         elif "disk I/O" in said:
-            remedy = "everything before is written: see to the disk, then resume"
+            remedy = "everything before is written: check the disk, then resume"
         elif "locked" in said or "busy" in said:
-            remedy = "another process holds it: wait until it has ended"
+            remedy = "another process has locked it: wait until that process has ended"
         else:
             raise damaged(path, said) from error
         raise JournalError(f"{path}: {said}; {remedy}.") from error
 
 
 def check_exists(path: str | Path) -> None:
-    r"""Raise unless there is a file."""
+    r"""Raise a ``JournalError`` unless the file exists."""
     if not os.path.exists(path):
         raise JournalError(f"There is no journal {path}: give the file that run() wrote.")
 
 
 def check_kind(connection: sqlite3.Connection, path: str | Path) -> None:
-    r"""Raise unless it is a journal that this version understands."""
+    r"""Raise a ``JournalError`` unless the file is a journal that this version can read."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
-        raise damaged(path, "it is no journal, or its first page is lost")
+        raise damaged(path, "its first page does not identify it as one")
     if version != VERSION:
         raise JournalError(
-            f"{path} has version {version} of the format, this botorch_bkb reads version "
-            f"{VERSION}: install the one that wrote it."
+            f"{path} has version {version} of the format, but this botorch_bkb reads version "
+            f"{VERSION}: install the botorch_bkb that wrote it."
         )

@@ -1,9 +1,9 @@
-r"""``Journal``: the durable record of a run, one SQLite file.
+r"""``Journal``: the durable record of a run in one SQLite file.
 
-The order of writing makes a run safe against being killed at any moment: suggestions are
-committed before they are evaluated, and outcomes, together with the decision to tell them, before
-the optimizer hears of them. Since asking and telling are deterministic, the state of the optimizer
-follows from the last snapshot and the events after it.
+A run can be killed at any moment without losing a result. Suggestions are committed before they
+are evaluated. Outcomes are committed before the optimizer is told them, in one transaction with
+the decision to tell them. Asking and telling are deterministic. The state of the optimizer
+therefore follows from the last snapshot and the events after it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from botorch_bkb.encoding import decode, encode
-from botorch_bkb.journal.files import (
-    JournalError,
-    check_exists,
-    check_kind,
-    damaged,
-    errors,
-    locked,
-)
-from botorch_bkb.journal.records import Asked, Event, Measurement, Outcome
+from botorch_bkb.encoding import encode
+from botorch_bkb.journal.files import JournalError, check_exists, check_kind, errors, locked
+from botorch_bkb.journal.reading import JournalReader
+from botorch_bkb.journal.records import Asked, Measurement, Outcome
 from botorch_bkb.journal.schema import (
     APPLICATION,
     PAGE_SIZE,
@@ -38,15 +32,15 @@ from botorch_bkb.journal.schema import (
     insert,
 )
 
-#: What numbers of events and attempts are found in.
+#: Tables and columns with the numbers of events and, in the last entry, of attempts.
 NUMBERED = (("events", "event"), ("measurements", "event"), ("snapshots", "event"),
             ("attempts", "number"))  # fmt: skip
-#: Seconds between two outcomes that are written through to the disk, where they come that fast.
+#: Outcomes are flushed to the disk at most once in this many seconds.
 SYNC_SECONDS = 0.05
 
 
-class Journal:
-    r"""A journal that is open; use :meth:`create`, :meth:`append` or :meth:`read`.
+class Journal(JournalReader):
+    r"""An open journal, made by :meth:`create`, :meth:`append` or :meth:`read`.
 
     Example:
         >>> import tempfile, pathlib
@@ -62,7 +56,8 @@ class Journal:
     """
 
     def __init__(self, path: str | Path, connection: sqlite3.Connection, lock: Any) -> None:
-        self.path, self._connection, self._lock = Path(path), connection, lock
+        super().__init__(path, connection)
+        self._lock = lock
         self._waiting: list[tuple[str, Sequence[Any]]] = []
         self._synced, self._durable = 0.0, True
         with self._errors():
@@ -70,7 +65,7 @@ class Journal:
                 connection.execute(f"SELECT max({column}) FROM {table}").fetchone()[0]
                 for table, column in NUMBERED
             ]
-        # Of a journal that has lost records, any of these may be the last that is left.
+        # If records were lost, any of the tables may hold the highest number.
         self.last_event: int = max(number or 0 for number in last[:-1])
         self._attempts: int = -1 if last[-1] is None else last[-1]
 
@@ -78,11 +73,11 @@ class Journal:
 
     @classmethod
     def create(cls, path: str | Path, settings: dict[str, Any]) -> Self:
-        r"""A new file.
+        r"""Create a journal.
 
         Args:
-            path: Where; nothing may be there.
-            settings: To be found again under :attr:`settings`.
+            path: The new file, which must not exist.
+            settings: Values to be read back from :attr:`settings`.
         """
         encoded = {key: encode(value) for key, value in settings.items()}
         rows = {"settings": [(k, v, checksum("settings", (k, v))) for k, v in encoded.items()]}
@@ -90,12 +85,12 @@ class Journal:
 
     @classmethod
     def of_rows(cls, path: str | Path, rows: dict[str, list[tuple]]) -> Self:
-        r"""A new file with these rows of its tables, checksums included."""
+        r"""Create a journal from rows by table, checksums included."""
 
         def prepare(connection: sqlite3.Connection) -> None:
             if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
                 raise JournalError(
-                    f"{path} exists. Choose another name; or, to go on with its run, call "
+                    f"{path} exists. Choose another name, or continue its run with "
                     f"resume({str(path)!r}, objective)."
                 )
             connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
@@ -112,13 +107,13 @@ class Journal:
 
     @classmethod
     def append(cls, path: str | Path) -> Self:
-        r"""A file that exists, to go on with it; nobody else may have it open for that."""
+        r"""Open an existing journal for writing; only one process at a time can do so."""
         check_exists(path)
         return cls._opened(path, partial(check_kind, path=path))
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        r"""A file that exists, to look at, even while a run writes to it."""
+        r"""Open an existing journal for reading only, even while a run writes to it."""
         check_exists(path)
         return cls._opened(path, partial(check_kind, path=path), readonly=True)
 
@@ -129,7 +124,9 @@ class Journal:
         path = Path(path).resolve()
         with ExitStack() as cleanup, errors(path):
             if path.is_dir():
-                raise JournalError(f"The journal must be a file, got the folder {path}.")
+                raise JournalError(
+                    f"The journal must be a file, got the folder {path}: give a file name."
+                )
             lock = None
             if not readonly:
                 lock = locked(path)
@@ -145,7 +142,7 @@ class Journal:
         return journal
 
     def close(self) -> None:
-        r"""Write what waits, and let others open it."""
+        r"""Write all pending records, close the file and release its lock."""
         try:
             if self._lock is not None and self._waiting:
                 with self._transaction(durable=True):
@@ -164,26 +161,26 @@ class Journal:
     # ------------------------------------------------------------------ writing
 
     def ask(self, requested: int | None, asked: Sequence[Asked]) -> None:
-        r"""Points were asked; to be called before any of them is evaluated.
+        r"""Record suggestions; must be called before any of them is evaluated.
 
         Args:
-            requested: How many were to be asked; None for a whole batch.
-            asked: What came of it, perhaps nothing.
+            requested: The number of points requested; None for a whole batch.
+            asked: The points suggested, possibly none.
         """
-        # Not on the disk before the first outcome is: nothing was paid for until then.
+        # Flushed to the disk only with the first outcome: until then no evaluation can be lost.
         with self._transaction():
             self._append("suggestions", asked)
             self._event("ask", requested, [a.suggestion for a in asked])
 
     def outcomes(self, outcomes: Sequence[Outcome], told: Sequence[int] = ()) -> None:
-        r"""Outcomes have arrived; once this returns they are safe, whatever ends the process.
+        r"""Record outcomes; after the return they survive the end of the process.
 
-        Against a power cut too, unless others were written to the disk ``SYNC_SECONDS`` before:
-        what took longer to evaluate than that is always there.
+        They also survive a power cut, unless other outcomes were flushed to the disk less than
+        ``SYNC_SECONDS`` before. An evaluation that takes longer than that is always safe.
 
         Args:
-            outcomes: They.
-            told: Suggestions whose outcomes the optimizer is told now, some of them earlier ones.
+            outcomes: New outcomes.
+            told: Suggestions whose outcomes the optimizer is told now, including earlier outcomes.
         """
         with self._transaction(durable=time.monotonic() - self._synced > SYNC_SECONDS):
             self._append("outcomes", outcomes)
@@ -191,22 +188,22 @@ class Journal:
                 self._event("tell", None, told)
 
     def attempt_failed(self, suggestion: int, error: str) -> None:
-        r"""An evaluation failed and is repeated."""
+        r"""Record a failed attempt that will be repeated, with the next transaction."""
         self._attempts += 1
         self._waiting.append(("attempts", (self._attempts, suggestion, error, time.time())))
 
     def measured(self, measurement: Measurement) -> None:
-        r"""To be written with whatever is written next."""
+        r"""Record a measurement with the next transaction."""
         self._waiting.append(("measurements", measurement))
 
     def set(self, key: str, value: Any) -> None:
-        r"""Change a setting."""
+        r"""Change one setting."""
         with self._transaction(durable=True):
             self._connection.execute("DELETE FROM settings WHERE key = ?", [key])
             self._append("settings", [(key, encode(value))])
 
     def snapshot(self, state: dict[str, Any]) -> None:
-        r"""The state after the last event, so that earlier ones need not be replayed."""
+        r"""Record the optimizer's state after the last event, so that replays start from it."""
         data = encode(state)
         with self._transaction():
             first = "(SELECT min(event) FROM snapshots)"
@@ -215,12 +212,12 @@ class Journal:
             self._append("snapshots", [(self.last_event, data)])
 
     def restart(self, next_number: int, told: Sequence[int], state: dict[str, Any]) -> None:
-        r"""The optimizer was told everything anew; what came before is of no more use to it.
+        r"""Record that a new optimizer was told all results; replays start from here.
 
         Args:
             next_number: The number of the next suggestion.
-            told: Suggestions whose outcomes it knows.
-            state: Its state.
+            told: Suggestions whose outcomes the new optimizer knows.
+            state: The state of the new optimizer.
         """
         with self._transaction(durable=True):
             self._event("restart", next_number, told)
@@ -239,10 +236,10 @@ class Journal:
 
     @contextmanager
     def _transaction(self, durable: bool = False) -> Iterator[None]:
-        r"""All or nothing.
+        r"""Run a block in one transaction, together with the records that wait to be written.
 
         Args:
-            durable: Whether it must survive a power cut; all before it does then. Every
+            durable: Whether the transaction, and all before it, must survive a power cut. Every
                 transaction survives the end of the process.
         """
         last = self.last_event
@@ -266,72 +263,9 @@ class Journal:
             if durable:
                 self._synced = time.monotonic()
 
-    def _errors(self) -> Any:
-        return errors(self.path)
-
-    # ------------------------------------------------------------------ reading
-
-    def rows(self, table: str, where: str = "") -> list[tuple]:
-        r"""Rows of a table in order, checked.
-
-        Raises:
-            JournalError: One of them is damaged.
-        """
-        with self._errors():
-            found = self._connection.execute(f"SELECT * FROM {table} {where}").fetchall()
-        rows = [row[:-1] for row in found]
-        for row, values in zip(found, rows, strict=True):
-            if checksum(table, values) != row[-1]:
-                raise damaged(self.path, f"a record of {table}")
-        return rows
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        r"""What the file was created with."""
-        try:
-            return {key: decode(value) for key, value in self.rows("settings")}
-        except ValueError as error:
-            raise damaged(self.path, "the settings") from error
-
-    def events(self) -> list[Event]:
-        r"""What the optimizer was asked and told, in order."""
-        return [
-            Event(event, kind, requested, tuple(np.frombuffer(members, "<i8").tolist()))
-            for event, kind, requested, members, _ in self.rows("events")
-        ]
-
-    def suggestion_list(self) -> list[Asked]:
-        r"""All suggestions."""
-        return list(map(Asked._make, self.rows("suggestions")))
-
-    def outcome_list(self) -> list[Outcome]:
-        r"""All outcomes, in order of the suggestions."""
-        return list(map(Outcome._make, self.rows("outcomes")))
-
-    def measurement_list(self) -> list[Measurement]:
-        r"""All measurements."""
-        return list(map(Measurement._make, self.rows("measurements")))
-
-    def snapshots(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        r"""Those that are whole, the latest first, each with the event after which it was taken."""
-        with self._errors():
-            found = self._connection.execute("SELECT event FROM snapshots ORDER BY event DESC")
-            events = [event for (event,) in found.fetchall()]
-        for event in events:
-            with suppress(JournalError, ValueError):
-                ((_, data),) = self.rows("snapshots", f"WHERE event = {event}")
-                yield event, decode(data)
-
-    def check(self) -> None:
-        r"""Raise unless the file is whole; rows are checked when they are read."""
-        with self._errors():
-            (verdict,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise damaged(self.path, verdict)
-
 
 def _as_stored(value: Any) -> Any:
-    r"""What SQLite would make of it: it knows no negative zero and no NaN."""
+    r"""Return a value as SQLite stores it: without negative zero and with NULL for NaN."""
     if type(value) is not float:
         return value
     return value + 0.0 if value == value else None

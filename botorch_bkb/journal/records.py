@@ -1,4 +1,4 @@
-r"""What stands in a journal, one class a table."""
+r"""The records of a journal: one class for each kind of row that is read back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Event(NamedTuple):
-    r"""Something the optimizer was asked or told."""
+    r"""A call to the optimizer: an ask, a tell or a restart."""
 
     event: int
     kind: str
@@ -15,7 +15,7 @@ class Event(NamedTuple):
 
 
 class Asked(NamedTuple):
-    r"""One suggestion."""
+    r"""One suggested point."""
 
     suggestion: int
     point: bytes
@@ -25,7 +25,7 @@ class Asked(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    r"""What became of a suggestion; ``reward`` is None if all attempts failed."""
+    r"""The outcome of one suggestion; ``reward`` is None if all attempts failed."""
 
     suggestion: int
     reward: float | None
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    r"""What was measured after a tell."""
+    r"""The size of the belief and the seconds spent, measured after a tell."""
 
     event: int
     dictionary: int

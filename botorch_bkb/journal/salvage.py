@@ -1,8 +1,8 @@
-r"""What can be saved from a damaged journal: every record that is whole, wherever it lies.
+r"""Recover all complete records from a damaged journal.
 
-SQLite reads a table from its root downwards, so one damaged page hides all below it. Here every
-page of the file, and of the log beside it, is read on its own: rows are found through the page they
-are on, and their checksums say which are whole.
+SQLite reads a table from its root page downwards, so one damaged page hides all pages below it.
+Here every page of the file, and of the write-ahead log next to it, is read independently. The
+checksums of the rows show which of them are complete.
 
 References:
     The layout of pages, cells and records: the SQLite documentation, "Database File Format".
@@ -19,22 +19,24 @@ from botorch_bkb.journal.files import JournalError
 from botorch_bkb.journal.journal import Journal
 from botorch_bkb.journal.schema import PAGE_SIZE, TABLES, checksum
 
+#: The type of a page that holds rows of a table.
 LEAF = 0x0D
+#: Sizes of the headers in bytes.
 FRAME_HEADER, LOG_HEADER, FILE_HEADER = 24, 32, 100
 
 
 def recover(path: str | Path, new: str | Path) -> dict[str, int]:
-    r"""Write every complete record of a damaged journal to a new one.
+    r"""Write every complete record of a damaged journal to a new journal.
 
     Args:
-        path: The damaged file; it is only read.
-        new: The file to be written.
+        path: The damaged file, which is not changed.
+        new: The file to write.
 
     Returns:
-        How many rows of each table were found.
+        The number of recovered rows of each table.
 
     Raises:
-        JournalError: There is nothing to be saved, or ``new`` exists.
+        JournalError: There is no complete record, or ``new`` exists.
 
     Example:
         >>> import tempfile
@@ -52,7 +54,7 @@ def recover(path: str | Path, new: str | Path) -> dict[str, int]:
     """
     path = Path(path).resolve()
     if not path.is_file():
-        raise JournalError(f"There is no file {path}.")
+        raise JournalError(f"There is no file {path}: give the damaged journal.")
     found: dict[str, dict[Any, tuple]] = {table: {} for table in TABLES}
     pages: dict[int, bytes] = {}
     for changed in _versions(path):
@@ -62,13 +64,13 @@ def recover(path: str | Path, new: str | Path) -> dict[str, int]:
                 _keep(row, found)
     rows = {table: [kept[key] for key in sorted(kept)] for table, kept in found.items()}
     if not any(rows.values()):
-        raise JournalError(f"{path} has no complete record.")
+        raise JournalError(f"{path} has no complete record: there is nothing to recover.")
     Journal.of_rows(new, rows).close()
     return {table: len(kept) for table, kept in rows.items()}
 
 
 def _keep(row: tuple, found: dict[str, dict[Any, tuple]]) -> None:
-    r"""Put a row where it belongs, if its checksum says that it is one."""
+    r"""Add a row to every table whose number of columns and checksum it matches."""
     for table, columns in TABLES.items():
         if len(row) == len(columns) + 2:
             values, expected = _as_inserted(row, list(columns.values())), row[-1]
@@ -77,7 +79,10 @@ def _keep(row: tuple, found: dict[str, dict[Any, tuple]]) -> None:
 
 
 def _as_inserted(row: tuple, kinds: list[str]) -> list[Any]:
-    r"""Values as they were before SQLite saved space."""
+    r"""Return the values of a row as they were inserted.
+
+    SQLite stores integer keys as row ids, and whole floats as integers.
+    """
     rowid, *values, _ = row
     if kinds[0].startswith("INTEGER"):
         values[0] = rowid
@@ -88,9 +93,10 @@ def _as_inserted(row: tuple, kinds: list[str]) -> list[Any]:
 
 
 def _versions(path: Path) -> Iterator[dict[int, bytes]]:
-    r"""Pages by number: those of the file, then of each transaction in its log, the oldest first.
+    r"""Yield pages by number: first those of the file, then those of each transaction in its log.
 
-    A page that is damaged now may have been whole before.
+    Transactions come in order, the oldest first. An earlier version of a page is also searched,
+    because it may be intact where the latest one is damaged.
     """
     data = path.read_bytes()
     yield {
@@ -103,14 +109,18 @@ def _versions(path: Path) -> Iterator[dict[int, bytes]]:
 
 
 def _logged(log: bytes) -> Iterator[dict[int, bytes]]:
-    r"""Frames of an earlier turn of the log, which lie behind the present ones, come first."""
+    r"""Yield the pages of each transaction in a write-ahead log.
+
+    SQLite restarts the log from its beginning, with a new salt. Frames with another salt are left
+    over from before the restart, so they are older and come first.
+    """
     size, salt = FRAME_HEADER + PAGE_SIZE, log[16:24]
     starts = range(LOG_HEADER, len(log) - size + 1, size)
     earlier = [start for start in starts if log[start + 8 : start + 16] != salt]
     present = [start for start in starts if log[start + 8 : start + 16] == salt]
-    for turn in (earlier, present):
+    for frames in (earlier, present):
         pages: dict[int, bytes] = {}
-        for start in turn:
+        for start in frames:
             number, commits = struct.unpack_from(">II", log, start)
             pages[number] = log[start + FRAME_HEADER : start + size]
             if commits:
@@ -120,7 +130,7 @@ def _logged(log: bytes) -> Iterator[dict[int, bytes]]:
 
 
 def _rows(page: bytes, start: int, pages: dict[int, bytes]) -> Iterator[tuple]:
-    r"""Row number and values of each cell of a page that can be read."""
+    r"""Yield the row id and the values of each readable cell of a page."""
     if page[start] != LEAF:
         return
     (cells,) = struct.unpack_from(">H", page, start + 3)
@@ -135,7 +145,7 @@ def _rows(page: bytes, start: int, pages: dict[int, bytes]) -> Iterator[tuple]:
 
 
 def _payload(page: bytes, place: int, size: int, pages: dict[int, bytes]) -> bytes:
-    r"""The bytes of a record, some of them perhaps on other pages."""
+    r"""Return the bytes of a record, including those on overflow pages."""
     most = PAGE_SIZE - 35
     if size <= most:
         return _exactly(page[place : place + size], size)
@@ -155,13 +165,14 @@ def _payload(page: bytes, place: int, size: int, pages: dict[int, bytes]) -> byt
 
 
 def _exactly(data: bytes, size: int) -> bytes:
+    r"""Return ``data``, or raise a ``ValueError`` if it does not have the expected size."""
     if len(data) != size:
         raise ValueError
     return data
 
 
 def _record(data: bytes) -> list[Any]:
-    r"""The values of a record."""
+    r"""Decode the values of a record."""
     end, place = _varint(data, 0)
     types = []
     while place < end:
@@ -175,6 +186,7 @@ def _record(data: bytes) -> list[Any]:
 
 
 def _value(kind: int, data: bytes, place: int) -> tuple[Any, int]:
+    r"""Decode one value of a given serial type; also return the position after it."""
     if kind in (0, 8, 9):
         return {0: None, 8: 0, 9: 1}[kind], place
     if kind < 7:
@@ -191,6 +203,7 @@ def _value(kind: int, data: bytes, place: int) -> tuple[Any, int]:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
+    r"""Decode an integer of variable length; also return the position after it."""
     value = 0
     for i in range(9):
         byte = data[place + i]

@@ -1,7 +1,8 @@
-r"""The tables of a journal, appended to and, but for settings and snapshots, never changed.
+r"""The tables of a journal and the checksums of their rows.
 
-Every row ends in a checksum of the others, so that a record is known to be whole wherever it is
-found, and no flipped bit is taken for a result.
+Rows are appended and never changed, except in the tables ``settings`` and ``snapshots``. The last
+column of every row is a checksum of the other columns. It shows that a row is complete, wherever
+in the file it is found, and it detects flipped bits.
 """
 
 from __future__ import annotations
@@ -10,27 +11,27 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-#: Of the files.
+#: The version of the file format.
 VERSION = 1
-#: Marks a SQLite file as a journal of ours.
+#: The SQLite application id that marks a file as a journal.
 APPLICATION = 0x424B_424A
 PAGE_SIZE = 4096
 
 TABLES: dict[str, dict[str, str]] = {
     "settings": {"key": "TEXT PRIMARY KEY", "value": "BLOB"},
-    # What the optimizer was asked and told, in order: replayed, it arrives at the same state.
+    # The calls to the optimizer, in order. Replaying them reproduces its state.
     "events": {
         "event": "INTEGER PRIMARY KEY",
-        "kind": "TEXT",  # ask, tell, or restart: all members were told to a new optimizer
-        "requested": "INTEGER",  # how many points; of a restart, the number of the next point
-        "members": "BLOB",  # suggestions asked or told, int64
+        "kind": "TEXT",  # ask, tell, or restart (all members were told to a new optimizer)
+        "requested": "INTEGER",  # number of points; for a restart, the number of the next point
+        "members": "BLOB",  # numbers of the suggestions asked or told, int64
         "time": "REAL",
     },
     "suggestions": {
         "suggestion": "INTEGER PRIMARY KEY",
-        "point": "BLOB",  # d numbers of the optimizer's dtype
-        "arm": "INTEGER",  # null over a box
-        "id": "INTEGER",  # by which the optimizer knows it; -1 if no result is expected
+        "point": "BLOB",  # d coordinates in the optimizer's dtype
+        "arm": "INTEGER",  # row in the arms; null over a box
+        "id": "INTEGER",  # the optimizer's id for it; -1 if no result is expected
         "batch": "INTEGER",
     },
     "outcomes": {
@@ -42,7 +43,7 @@ TABLES: dict[str, dict[str, str]] = {
         "seconds": "REAL",
         "time": "REAL",
     },
-    # Attempts that failed and were repeated.
+    # Failed attempts that were repeated.
     "attempts": {
         "number": "INTEGER PRIMARY KEY",
         "suggestion": "INTEGER",
@@ -50,7 +51,7 @@ TABLES: dict[str, dict[str, str]] = {
         "time": "REAL",
     },
     "measurements": {
-        "event": "INTEGER PRIMARY KEY",  # the tell after which it was measured
+        "event": "INTEGER PRIMARY KEY",  # the tell that preceded the measurement
         "dictionary": "INTEGER",
         "dimension": "REAL",
         "width": "REAL",
@@ -58,32 +59,33 @@ TABLES: dict[str, dict[str, str]] = {
         "telling": "REAL",
         "waiting": "REAL",
     },
-    # States of the optimizer after an event; caches of what the events say.
+    # States of the optimizer after an event. They only save replaying the events before it.
     "snapshots": {"event": "INTEGER PRIMARY KEY", "state": "BLOB"},
 }
 
 
 def create(table: str) -> str:
-    r"""The statement that makes a table."""
+    r"""Return the SQL statement that creates a table."""
     columns = [f"{name} {kind}" for name, kind in TABLES[table].items()]
     return f"CREATE TABLE {table} ({', '.join(columns)}, checksum INTEGER NOT NULL)"
 
 
 def insert(table: str) -> str:
-    r"""The statement that appends a row."""
+    r"""Return the SQL statement that appends a row to a table."""
     marks = ", ".join("?" * (len(TABLES[table]) + 1))
     return f"INSERT INTO {table} VALUES ({marks})"
 
 
-#: Tables whose second column may be large.
+#: Tables whose second column may be large and is reduced to its own checksum first.
 LARGE = ("settings", "snapshots")
+#: Start values of the checksums, so that a row is valid in its own table only.
 SEEDS = {table: zlib.crc32(table.encode()) for table in TABLES}
 
 
 def checksum(table: str, values: Sequence[Any]) -> int:
-    r"""Of a row, and of the table it belongs to."""
+    r"""Return the checksum of a row of a table, given the values of its other columns."""
     if table in LARGE:
         if not isinstance(values[1], bytes):
-            return -1  # whatever it is, nobody wrote it
+            return -1  # damaged: these columns are always written as bytes, and no CRC is negative
         values = (values[0], zlib.crc32(values[1]))
     return zlib.crc32(repr(tuple(values)).encode(), SEEDS[table])

@@ -1,15 +1,15 @@
-r"""DTC / Nyström algebra on plain tensors: no kernels, no models.
+r"""DTC / Nyström algebra on plain tensors, without kernels or models.
 
-With a dictionary ``S`` of ``m`` points, ``K_SS = L L'`` and the embedding
-``z(x) = L^{-1} k_S(x)``, the deterministic training conditional models the data as
-``y = Z theta + noise`` with ``theta ~ N(0, I)`` and noise covariance ``Lam = diag(noise)``,
-and keeps the prior's own variance for what the embedding cannot see. With
+Let ``S`` be a dictionary of ``m`` points with ``K_SS = L L'`` and the embedding
+``z(x) = L^{-1} k_S(x)``. The deterministic training conditional (DTC) models the data as
+``y = Z theta + noise`` with ``theta ~ N(0, I)`` and noise covariance ``Lam = diag(noise)``. It
+keeps the prior variance that the embedding does not explain. With
 
 .. code-block:: text
 
     A = I + Z' Lam^{-1} Z = R R',     w(x) = R^{-1} z(x),     c = R^{-1} Z' Lam^{-1} y
 
-the posterior of BKB eq. (4) (where ``V = lambda A``) is, one identity a line,
+the posterior of BKB eq. (4), where ``V = lambda A``, is
 
 .. code-block:: text
 
@@ -18,12 +18,12 @@ the posterior of BKB eq. (4) (where ``V = lambda A``) is, one identity a line,
     cov(x,x')  = [k(x,x') - z(x)'z(x')] + w(x)'w(x')
     tau(x)     = var(x) / lambda                      (the papers' sigma~^2)
 
-The bracket is what keeps the variance from starving away from the dictionary; it is the
-only place where rounding can produce a negative number, and the only one clamped.
+The bracket prevents variance starvation: without it, the variance would be too small away from
+the dictionary. Rounding can make only the bracket negative, so only the bracket is clamped.
 
-Everything carries leading batch dimensions. ``noise`` are variances, one an observation.
-With ``counts``, a row stands for that many pulls of one input and its target is the *sum*
-of their rewards.
+Tensors may have leading batch dimensions, except in :class:`SlidingFactor`. ``noise`` holds
+variances, one per observation. With ``counts``, a row represents that many pulls of one input.
+Its target is then the *sum* of their rewards.
 """
 
 from botorch_bkb.linalg.cholesky import (

@@ -1,4 +1,4 @@
-r"""Triangular factors: safe ones, solves, and updates that factorise nothing again."""
+r"""Cholesky factors with jitter, triangular solves, and updates without refactorisation."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from torch import Tensor
 
 
 class KernelNotPSDError(InputDataError, NotPSDError):
-    r"""A kernel matrix that no reasonable jitter makes positive definite.
+    r"""An error for a kernel matrix that no reasonable jitter makes positive definite.
 
-    It is BoTorch's ``InputDataError`` for users, and linear_operator's ``NotPSDError`` for
-    ``fit_gpytorch_mll``, which answers that one by another attempt.
+    For users it is BoTorch's ``InputDataError``. It is also linear_operator's ``NotPSDError``,
+    because ``fit_gpytorch_mll`` makes another attempt after that error.
     """
 
 
 def safe_cholesky(
     matrix: Tensor, precision: torch.dtype | None = None, prior: Tensor | None = None
 ) -> Tensor:
-    r"""Cholesky factor of a kernel matrix that may be singular up to rounding.
+    r"""Compute the Cholesky factor of a kernel matrix that may be singular up to rounding.
 
-    Adds a jitter of the size of the rounding in the entries: ``1e-12`` of the mean diagonal,
-    ``1e-6`` for entries computed in float32, and ten times more as often as it takes. A
-    Nyström posterior with jitter is that of dictionary values seen through noise of that
-    variance: still a valid Gaussian process, with a variance never below the one without.
+    The function adds a jitter of the size of the rounding errors in the entries. This is ``1e-12``
+    of the mean diagonal, or ``1e-6`` for entries computed in float32. If the factorisation fails,
+    it multiplies the jitter by ten and tries again. A Nyström posterior with jitter treats the
+    dictionary values as observed with noise of that variance. It is still a valid Gaussian
+    process, and its variance is never below the one without jitter.
 
     Args:
         matrix: A ``batch x m x m`` kernel matrix.
-        precision: The dtype in which the entries were computed, if coarser than the matrix's.
-        prior: The kernel matrix whose Schur complement ``matrix`` is, if it is one: rounding
-            is relative to its diagonal.
+        precision: The dtype in which the entries were computed, if coarser than the matrix dtype.
+        prior: If ``matrix`` is a Schur complement, the kernel matrix it comes from. Rounding is
+            relative to the diagonal of that matrix.
 
     Returns:
-        The ``batch x m x m`` lower factor. A jitter that may be seen in results (``1e-9``,
-        ``1e-5`` in float32) brings one warning.
+        The ``batch x m x m`` lower factor. A jitter that may be visible in results (``1e-9``, or
+        ``1e-5`` in float32) causes one warning.
 
     Raises:
         KernelNotPSDError: If the matrix is not positive semi-definite.
@@ -66,14 +67,14 @@ def safe_cholesky(
 
 def _cholesky_with_more_jitter(matrix: Tensor, base: float, tries: int) -> Tensor:
     try:
-        # It warns at each try; one warning is enough, and only where the jitter may be seen.
+        # It warns at each try. One warning is enough, and only if the jitter may be visible.
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             root = psd_safe_cholesky(matrix, jitter=10 * base, max_tries=tries)
     except (NotPSDError, NanError) as error:
         raise KernelNotPSDError(
             "The kernel matrix of the dictionary must be finite and positive semi-definite, got "
-            f"one of shape {tuple(matrix.shape)} that is not, even with relative jitter "
+            f"a matrix of shape {tuple(matrix.shape)} that is not, even with relative jitter "
             f"{base * 10**tries:.0e} ({error}). Likely causes: a kernel that is not positive "
             "definite, hyperparameters that overflowed, or inputs on very different scales "
             "(use Normalize)."
@@ -86,8 +87,8 @@ def _cholesky_with_more_jitter(matrix: Tensor, base: float, tries: int) -> Tenso
 def solve_rows(root: Tensor, rows: Tensor) -> Tensor:
     r"""Apply ``root^{-1}`` to each row: ``rows root^{-T}``.
 
-    Leading dimensions of ``rows`` that ``root`` lacks are folded into the rows, so that one
-    factor is never copied for each t-batch.
+    Leading dimensions of ``rows`` that ``root`` lacks are folded into the rows. This avoids a
+    copy of the factor for each t-batch.
 
     Args:
         root: A ``batch x m x m`` lower-triangular matrix.
@@ -95,7 +96,7 @@ def solve_rows(root: Tensor, rows: Tensor) -> Tensor:
     """
     extra = rows.dim() - root.dim()
     if extra <= 0 or rows.shape[extra:-2] != root.shape[:-2]:
-        # Row-major rows are the column-major matrix the solver wants: no copy but the result.
+        # The solver expects column-major matrices. Row-major rows are one: no copy but the result.
         return torch.linalg.solve_triangular(root, rows.mT, upper=False).mT
     lead = math.prod(rows.shape[:extra])
     folded = rows.reshape(lead, *rows.shape[extra:]).movedim(0, -3).flatten(-3, -2)
@@ -104,21 +105,21 @@ def solve_rows(root: Tensor, rows: Tensor) -> Tensor:
 
 
 def solve_vector(root: Tensor, vector: Tensor) -> Tensor:
-    r"""``root^{-1} vector`` for a ``... x batch x m`` vector."""
+    r"""Return ``root^{-1} vector`` for a ``... x batch x m`` vector."""
     return solve_rows(root, vector.unsqueeze(-2)).squeeze(-2)
 
 
 def extend_cholesky(
     root: Tensor, cross: Tensor, corner: Tensor, precision: torch.dtype | None = None
 ) -> Tensor:
-    r"""Cholesky factor of ``[[M, cross'], [cross, corner]]`` from that of ``M``.
+    r"""Compute the Cholesky factor of ``[[M, cross'], [cross, corner]]`` from that of ``M``.
 
-    Costs ``O(m^2 k)`` for ``k`` new rows; nothing is factorised again.
+    The cost is ``O(m^2 k)`` for ``k`` new rows, because ``M`` is not factorised again.
 
     Args:
         root: The ``batch x m x m`` lower factor of ``M``.
-        cross: ``batch x k x m``.
-        corner: ``batch x k x k``.
+        cross: ``batch x k x m``, the new rows against the old ones.
+        corner: ``batch x k x k``, the new rows against each other.
         precision: The dtype in which the entries were computed, if coarser.
     """
     left = solve_rows(root, cross)
@@ -127,7 +128,7 @@ def extend_cholesky(
 
 
 def block_triangular(root: Tensor, left: Tensor, tail: Tensor) -> Tensor:
-    r"""``[[root, 0], [left, tail]]``, broadcasting the batch."""
+    r"""Assemble ``[[root, 0], [left, tail]]`` with broadcast batch dimensions."""
     batch = torch.broadcast_shapes(root.shape[:-2], left.shape[:-2], tail.shape[:-2])
     top = torch.nn.functional.pad(root.expand(*batch, *root.shape[-2:]), (0, tail.shape[-1]))
     bottom = torch.cat(
@@ -137,21 +138,21 @@ def block_triangular(root: Tensor, left: Tensor, tail: Tensor) -> Tensor:
 
 
 def _running_energy(u: Tensor) -> tuple[Tensor, Tensor]:
-    r"""``t_k = 1 + u_1^2 + ... + u_k^2`` and the same without the last term."""
+    r"""Return ``t_k = 1 + u_1^2 + ... + u_k^2`` and ``t_{k-1}`` for all ``k``."""
     after = 1 + u.square().cumsum(-1)
     return after, torch.cat([torch.ones_like(after[..., :1]), after[..., :-1]], -1)
 
 
 def rank_one_root(root: Tensor, u: Tensor) -> Tensor:
-    r"""Lower factor of ``root (I + u u') root'`` in ``O(m^2)``, without a loop.
+    r"""Compute the lower factor of ``root (I + u u') root'`` in ``O(m^2)``, without a loop.
 
     ``I + uu'`` has the semi-separable Cholesky factor ``D_kk = sqrt(t_k / t_{k-1})``,
-    ``D_jk = u_j u_k / sqrt(t_k t_{k-1})`` for ``j > k``, so ``root D`` is a scaled copy of
-    the columns plus a scaled sum of the columns to their right.
+    ``D_jk = u_j u_k / sqrt(t_k t_{k-1})`` for ``j > k``. So each column of ``root D`` is a scaled
+    column of ``root`` plus a scaled sum of the columns to its right.
 
     Args:
-        root: ``batch x m x m`` lower-triangular.
-        u: ``batch x m``.
+        root: A ``batch x m x m`` lower-triangular matrix.
+        u: The ``batch x m`` update vector.
     """
     after, before = _running_energy(u)
     scaled = root * u.unsqueeze(-2)
@@ -162,11 +163,11 @@ def rank_one_root(root: Tensor, u: Tensor) -> Tensor:
 
 
 def rank_one_solve(u: Tensor, rows: Tensor) -> Tensor:
-    r"""Apply ``D^{-1}`` of :func:`rank_one_root` to each row in ``O(m)`` a row.
+    r"""Apply ``D^{-1}`` of :func:`rank_one_root` to each row, in ``O(m)`` per row.
 
     Args:
-        u: ``batch x m``.
-        rows: ``batch x n x m``.
+        u: The ``batch x m`` update vector.
+        rows: A ``batch x n x m`` tensor.
     """
     after, before = (t.unsqueeze(-2) for t in _running_energy(u))
     u = u.unsqueeze(-2)

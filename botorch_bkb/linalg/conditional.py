@@ -15,25 +15,26 @@ from botorch_bkb.linalg.factor import Embedding
 class Conditional:
     r"""The exact conditional of the DTC process on ``q`` further observations.
 
-    The process with the DTC mean and covariance is a Gaussian process like any other.
-    Conditioned on ``(X_q, y_q)`` with ``M = cov(X_q, X_q) + Lam_q = T T'``:
+    The DTC mean and covariance define an ordinary Gaussian process. Conditioned on ``(X_q, y_q)``
+    with ``M = cov(X_q, X_q) + Lam_q = T T'``, it has the moments
 
     .. code-block:: text
 
         mean(x | q)   = mean(x) + cov(x, X_q) M^{-1} (y_q - mean(X_q))
         cov(x,x' | q) = cov(x, x') - cov(x, X_q) M^{-1} cov(X_q, x')
 
-    A fixed-dictionary update could not do this: it leaves the residual variance off the
-    dictionary's span where it was. ``O(m^2 q + q^3)``, whatever the number of observations.
+    An update with a fixed dictionary cannot do this, because it does not reduce the residual
+    variance outside the dictionary's span. The cost is ``O(m^2 q + q^3)`` for any number of
+    earlier observations.
 
     Attributes:
-        embedding: Of the ``q`` points.
+        embedding: Embedding of the ``q`` points.
         root: ``... x q x q``, the lower factor ``T``.
-        coef: ``... x q``, ``T^{-1}(y_q - mean(X_q))``; may have more batch dimensions (one
-            for each fantasy of the outcomes) than ``root``.
+        coef: ``... x q``, ``T^{-1}(y_q - mean(X_q))``, possibly with more batch dimensions than
+            ``root`` (for fantasies of the outcomes).
 
     Example:
-        The first point is observed and the dictionary, the second is conditioned on:
+        The first point is observed and forms the dictionary. The second is conditioned on:
 
         >>> import torch
         >>> from botorch_bkb.linalg import Conditional, DTCFactor
@@ -48,8 +49,8 @@ class Conditional:
         tensor([0.8750, 1.3750], dtype=torch.float64)
 
     Reference:
-        Conditioning of a Gaussian process, exact for the one with the DTC moments; that process is
-        Quiñonero-Candela and Rasmussen's (JMLR 2005).
+        Quiñonero-Candela and Rasmussen (JMLR 2005) define the process with the DTC moments. Its
+        conditioning is that of any Gaussian process, and is exact for this one.
     """
 
     embedding: Embedding
@@ -65,7 +66,7 @@ class Conditional:
         noise: Tensor,
         precision: torch.dtype | None = None,
     ) -> Conditional:
-        r"""Condition on points with kernel matrix ``prior``.
+        r"""Condition the DTC process on points with kernel matrix ``prior``.
 
         Args:
             e: Embedding of the points, ``... x q x m``.
@@ -87,7 +88,9 @@ class Conditional:
         noise: Tensor,
         precision: torch.dtype | None = None,
     ) -> Conditional:
-        r"""Condition further: sequential conditioning equals joint conditioning.
+        r"""Condition on ``k`` more points.
+
+        Sequential conditioning equals joint conditioning.
 
         Args:
             e: Embedding of the ``k`` new points.
@@ -109,11 +112,11 @@ class Conditional:
         )
 
     def project(self, e: Embedding, cross: Tensor) -> Tensor:
-        r"""``cov(x, X_q) T^{-T}``, ``... x p x q``, for points with kernel ``cross``."""
+        r"""Return ``cov(x, X_q) T^{-T}``, ``... x p x q``, for points with kernel ``cross``."""
         return solve_rows(self.root, e.posterior_covariance(self.embedding, cross))
 
 
 def cat_rows(first: Tensor, second: Tensor) -> Tensor:
-    r"""Concatenate along the second last dimension, broadcasting the batch."""
+    r"""Concatenate along the second to last dimension, with broadcast batch dimensions."""
     batch = torch.broadcast_shapes(first.shape[:-2], second.shape[:-2])
     return torch.cat([t.expand(*batch, *t.shape[-2:]) for t in (first, second)], -2)

@@ -1,4 +1,4 @@
-r"""The DTC posterior as a value: factorise once, apply often."""
+r"""The DTC posterior as an immutable object, factorised once and applied often."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from botorch_bkb.linalg.cholesky import (
 
 
 class Embedding(NamedTuple):
-    r"""Where points stand relative to a :class:`DTCFactor`: ``z`` and ``w = R^{-1} z``."""
+    r"""Coordinates of points under a :class:`DTCFactor`: ``z`` and ``w = R^{-1} z``."""
 
     z: Tensor  #: ``... x q x m``
     w: Tensor  #: ``... x q x m``
 
     def posterior_covariance(self, other: Embedding, prior: Tensor) -> Tensor:
-        r"""DTC covariance between two sets of points, ``prior`` being their kernel matrix."""
+        r"""Compute the DTC covariance of two sets of points from their kernel matrix ``prior``."""
         return prior - self.z @ other.z.mT + self.w @ other.w.mT
 
     def covariance(self, prior: Tensor) -> Tensor:
-        r"""Joint DTC covariance, ``... x q x q``, its diagonal no less than ``|w|^2``."""
+        r"""Compute the joint DTC covariance, ``... x q x q``, with diagonal at least ``|w|^2``."""
         residual = prior - self.z @ self.z.mT
         lift = residual.diagonal(dim1=-2, dim2=-1).clamp_max(0).neg()
         return residual + torch.diag_embed(lift) + self.w @ self.w.mT
 
     def variance(self, prior: Tensor) -> Tensor:
-        r"""DTC variance, ``... x q``, ``prior`` being ``k(x,x)``."""
-        # A norm is one pass over memory where a sum of squares is two and a copy.
+        r"""Compute DTC variances, ``... x q``, from the prior variances ``k(x,x)``."""
+        # A norm takes one pass over memory. A sum of squares takes two passes and a copy.
         z, w = (torch.linalg.vector_norm(t, dim=-1).square() for t in self)
         return (prior - z).clamp_min(0) + w
 
 
 def gram(Z: Tensor, noise: Tensor, counts: Tensor | None = None) -> Tensor:
-    r"""``Z' Lam^{-1} Z``, ``batch x m x m``; see :func:`information`."""
+    r"""Compute ``Z' Lam^{-1} Z``, ``batch x m x m``; see :func:`information`."""
     weight = noise.reciprocal() if counts is None else counts / noise
     return (Z * weight.unsqueeze(-1)).mT @ Z
 
@@ -53,22 +53,22 @@ def gram(Z: Tensor, noise: Tensor, counts: Tensor | None = None) -> Tensor:
 def information(
     Z: Tensor, targets: Tensor, noise: Tensor, counts: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    r"""What the data say of ``theta``: ``Z' Lam^{-1} Z`` and ``Z' Lam^{-1} y``.
+    r"""Compute the data's information on ``theta``: ``Z' Lam^{-1} Z`` and ``Z' Lam^{-1} y``.
 
-    Both are sums over the data, so blocks of rows may be added up.
+    Both are sums over the data, so the results of blocks of rows can be added.
 
     Args:
         Z: ``batch x n x m`` embedded inputs.
-        targets: ``batch x n`` observations, or sums of rewards where ``counts`` are given.
+        targets: ``batch x n`` observations, or sums of rewards if ``counts`` are given.
         noise: ``batch x n`` noise variance of a single observation.
-        counts: ``n`` numbers of pulls.
+        counts: ``n`` numbers of pulls, one per row.
     """
     rhs = Z.mT @ (targets / noise).unsqueeze(-1)
     return gram(Z, noise, counts), rhs.squeeze(-1)
 
 
 def log_evidence(gram: Tensor, rhs: Tensor, targets: Tensor, noise: Tensor) -> Tensor:
-    r"""Log density of ``y ~ N(0, Z Z' + Lam)`` from sums over the data.
+    r"""Compute the log density of ``y ~ N(0, Z Z' + Lam)`` from sums over the data.
 
     .. code-block:: text
 
@@ -77,8 +77,8 @@ def log_evidence(gram: Tensor, rhs: Tensor, targets: Tensor, noise: Tensor) -> T
     Args:
         gram: ``Z' Lam^{-1} Z``, ``batch x m x m``.
         rhs: ``Z' Lam^{-1} y``, ``batch x m``.
-        targets: ``batch x n``.
-        noise: ``batch x n``.
+        targets: Observations ``y``, ``batch x n``.
+        noise: Noise variances, ``batch x n``.
     """
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     info_root = psd_safe_cholesky(gram + eye)
@@ -90,7 +90,7 @@ def log_evidence(gram: Tensor, rhs: Tensor, targets: Tensor, noise: Tensor) -> T
 
 @dataclass(frozen=True)
 class DTCFactor:
-    r"""The DTC posterior as three tensors, built once and applied often.
+    r"""The DTC posterior, stored as three tensors.
 
     Attributes:
         root: ``batch x m x m``, the lower factor ``L`` of ``K_SS``.
@@ -133,14 +133,14 @@ class DTCFactor:
         noise: Tensor,
         counts: Tensor | None = None,
     ) -> DTCFactor:
-        r"""Factorise from kernel matrices; see :func:`information` for the arguments.
+        r"""Compute the factor from kernel matrices; see :func:`information` for the data.
 
         Args:
-            K_SS: ``batch x m x m``.
-            K_XS: ``batch x n x m``.
-            targets: ``batch x n``.
-            noise: ``batch x n``.
-            counts: ``n``.
+            K_SS: Kernel matrix of the dictionary, ``batch x m x m``.
+            K_XS: Kernel matrix of inputs and dictionary, ``batch x n x m``.
+            targets: Observations or sums of rewards, ``batch x n``.
+            noise: Noise variances, ``batch x n``.
+            counts: ``n`` numbers of pulls.
         """
         root = safe_cholesky(K_SS)
         return cls.from_information(
@@ -149,27 +149,27 @@ class DTCFactor:
 
     @classmethod
     def from_information(cls, root: Tensor, gram: Tensor, rhs: Tensor) -> DTCFactor:
-        r"""Factorise from ``L``, ``Z' Lam^{-1} Z`` and ``Z' Lam^{-1} y``."""
+        r"""Compute the factor from ``L``, ``Z' Lam^{-1} Z`` and ``Z' Lam^{-1} y``."""
         eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
         info_root = psd_safe_cholesky(gram + eye)
         return cls(root, info_root, solve_vector(info_root, rhs))
 
     def embed(self, K_xS: Tensor) -> Embedding:
-        r"""``z`` and ``w`` of points with kernel values ``K_xS`` (``... x q x m``)."""
+        r"""Compute ``z`` and ``w`` of points with kernel values ``K_xS`` (``... x q x m``)."""
         z = solve_rows(self.root, K_xS)
         return Embedding(z, solve_rows(self.info_root, z))
 
     def mean(self, e: Embedding) -> Tensor:
-        r"""Posterior mean, ``... x q``."""
+        r"""Compute the posterior mean, ``... x q``."""
         return (e.w @ self.coef.unsqueeze(-1)).squeeze(-1)
 
     def observe(self, z: Tensor, target: Tensor, noise: Tensor) -> DTCFactor:
-        r"""One more observation at an embedded point, by a rank-one update in ``O(m^2)``.
+        r"""Add one observation at an embedded point, by a rank-one update in ``O(m^2)``.
 
         Args:
-            z: ``batch x m``.
-            target: ``batch``.
-            noise: ``batch``.
+            z: Embedding of the point, ``batch x m``.
+            target: The observation, ``batch``.
+            noise: Its noise variance, ``batch``.
         """
         z, target = z * noise.rsqrt().unsqueeze(-1), target * noise.rsqrt()
         u = solve_vector(self.info_root, z)
@@ -191,16 +191,16 @@ class DTCFactor:
         counts: Tensor | None = None,
         precision: torch.dtype | None = None,
     ) -> tuple[DTCFactor, Tensor]:
-        r"""``k`` more dictionary points, in ``O(n m k)``: each adds one coordinate.
+        r"""Add ``k`` dictionary points in ``O(n m k)``; each adds one coordinate.
 
         Args:
             Z: ``batch x n x m``, the embedded observations.
-            K_sS: ``batch x k x m``, new against old dictionary points.
-            K_ss: ``batch x k x k``.
-            K_Xs: ``batch x n x k``, observations against new dictionary points.
-            targets: ``batch x n``; see :func:`information`.
-            noise: ``batch x n``.
-            counts: ``n``.
+            K_sS: ``batch x k x m``, kernel of new and old dictionary points.
+            K_ss: ``batch x k x k``, kernel of the new dictionary points.
+            K_Xs: ``batch x n x k``, kernel of observed inputs and new dictionary points.
+            targets: ``batch x n`` observations; see :func:`information`.
+            noise: ``batch x n`` noise variances.
+            counts: ``n`` numbers of pulls.
             precision: The dtype in which the kernel was computed, if coarser.
 
         Returns:
@@ -224,14 +224,14 @@ class DTCFactor:
         return DTCFactor(root, block_triangular(self.info_root, left, tail), coef), Z
 
     def widen(self, K_sS: Tensor, K_ss: Tensor, precision: torch.dtype | None = None) -> DTCFactor:
-        r"""``k`` more dictionary points of which the data so far say nothing, in ``O(m^2 k)``.
+        r"""Add ``k`` dictionary points without using the earlier data again, in ``O(m^2 k)``.
 
-        What was observed stays embedded in the old dictionary; the new coordinates have the
-        prior's variance.
+        Earlier observations stay embedded in the old dictionary. The new coordinates have the
+        prior variance.
 
         Args:
-            K_sS: ``batch x k x m``, new against old dictionary points.
-            K_ss: ``batch x k x k``.
+            K_sS: ``batch x k x m``, kernel of new and old dictionary points.
+            K_ss: ``batch x k x k``, kernel of the new dictionary points.
             precision: The dtype in which the kernel was computed, if coarser.
         """
         *batch, k, m = K_sS.shape
@@ -240,16 +240,16 @@ class DTCFactor:
         return self.append(Z, K_sS, K_ss, K_Xs, none, none, precision=precision)[0]
 
     def drop(self, Z: Tensor, index: int) -> tuple[DTCFactor, Tensor]:
-        r"""One dictionary point less, in ``O(n m + m^3)``.
+        r"""Remove one dictionary point, in ``O(n m + m^3)``.
 
         Deleting row ``j`` of ``L`` leaves a rank-one term in the block below it. With
-        ``u = L_33^{-1} l_32`` the coordinates after ``j`` become ``D^{-1}(z_3 + u z_j)``, the
-        others stay (:func:`rank_one_solve`): a rotation of which the last coordinate is
-        thrown away.
+        ``u = L_33^{-1} l_32`` the coordinates after ``j`` become ``D^{-1}(z_3 + u z_j)``
+        (:func:`rank_one_solve`). The others stay. This is a rotation whose last coordinate is
+        dropped.
 
         Args:
             Z: ``batch x n x m``, the embedded observations.
-            index: Position of the point in the dictionary.
+            index: The position of the point in the dictionary.
 
         Returns:
             The new factor, and the observations embedded in it (``batch x n x (m-1)``).
@@ -268,7 +268,7 @@ class DTCFactor:
             self.root[..., after, :index],
             rank_one_root(tail, u),
         )
-        # A is rotated on both sides, Z' Lam^{-1} y = R c on one.
+        # A is rotated on both sides, Z' Lam^{-1} y = R c on one side.
         gram = rotate(rotate(self.info_root @ self.info_root.mT).mT)
         rhs = rotate((self.info_root @ self.coef.unsqueeze(-1)).mT).squeeze(-2)
         info_root = psd_safe_cholesky(gram)

@@ -1,18 +1,18 @@
-r"""The ``m x m`` side of a DTC posterior whose dictionary slides: points leave, return and join.
+r"""The ``m x m`` algebra of a DTC posterior whose dictionary changes step by step.
 
-The coordinates ``z(x)`` of a row belong to an orthonormal system that spans every point that is
-*or was* in the dictionary; ``N`` is an orthonormal basis of what only former points span. So with
-``Q`` the inverse of the information ``I + Z_u' W Z_u`` on the span of the dictionary (``W`` are
-counts over noise), which makes ``QN = 0``,
+Points leave the dictionary, return to it and join it. The coordinates ``z(x)`` of a row refer to
+an orthonormal system. It spans every point that is *or was* in the dictionary. ``N`` is an
+orthonormal basis of what only former points span. ``W`` holds counts over noise. ``Q`` is the
+inverse of the information ``I + Z_u' W Z_u`` on the span of the dictionary, so ``QN = 0``. Then
 
 .. code-block:: text
 
     residual(x) = k(x,x) - |z(x)|^2 + |N'z(x)|^2,   quad(x) = z(x)'Q z(x),   var = residual + quad
     mean(x) = z(x)'Q r,                             r = Z_u' W y_u
 
-Nothing is rotated when points leave, and they return without a kernel being evaluated. Each change
-is a thin product with the coordinates, kept by the caller; here the thin matrices are found, in
-``O(m^2)`` for each point that changes:
+No coordinates are rotated when points leave, and no kernel is evaluated when they return. The
+caller keeps the coordinates and multiplies them by thin matrices at each change. This module
+computes the thin matrices, in ``O(m^2)`` per point that changes:
 
 .. code-block:: text
 
@@ -26,9 +26,9 @@ is a thin product with the coordinates, kept by the caller; here the thin matric
                 residual' = residual - |D'z|^2,  quad' = quad + |T'z|^2,  Q' = Q + TT'
     extend s    z' = (z, zeta),      zeta = C^{-1} (k_s - Z_s z),         CC' = K_ss - Z_s Z_s'
 
-A point that was never in the dictionary is a former one as soon as the system is extended by it,
-and is then brought back. Where rounding has eaten up what is factorised, torch raises
-``LinAlgError``, and the factor has to be built anew.
+A point that was never in the dictionary joins in two steps. Extending the system makes it a
+former point, and then it is brought back. If rounding makes a matrix indefinite, its factorisation
+raises ``LinAlgError`` in torch. The factor must then be rebuilt.
 """
 
 from __future__ import annotations
@@ -43,43 +43,44 @@ from torch import Tensor
 from botorch_bkb.linalg.cholesky import safe_cholesky, solve_rows
 from botorch_bkb.linalg.factor import DTCFactor, gram
 
-#: Steps of refinement of the mean.
+#: Number of refinement steps of the mean.
 REFINEMENTS = 2
-#: A point this close to the span of the dictionary, relative to its norm, counts as inside.
+#: A point closer than this to the dictionary's span, relative to its norm, counts as inside.
 NEARLY_DEPENDENT = 1e-6
 
 
 class Observed(NamedTuple):
-    r"""The observed rows: ``n`` distinct ones."""
+    r"""The ``n`` distinct observed rows."""
 
     Z: Tensor  #: ``n x slots`` coordinates
-    noise: Tensor  #: ``n`` noise variances of their mean rewards
+    noise: Tensor  #: ``n`` noise variances of the mean rewards
     rewards: Tensor  #: ``n`` mean rewards
 
 
 class Extension(NamedTuple):
-    r"""New coordinates, as the rows see them: ``zeta = tail^{-1} (k_s - known' z)``."""
+    r"""The map from a row to its ``k`` new coordinates ``zeta = tail^{-1} (k_s - known' z)``."""
 
-    known: Tensor  #: ``slots x k``: coordinates of the new points
-    tail: Tensor  #: ``k x k``: ``C``
+    known: Tensor  #: ``slots x k``, old coordinates of the new points
+    tail: Tensor  #: ``k x k``, the lower factor ``C``
 
 
 @dataclass
 class SlidingFactor:
-    r"""A dictionary's coordinates and the information it carries; changed in place.
+    r"""The coordinates of a dictionary and its information, updated in place.
 
     Attributes:
         points: ``slots x slots``, lower triangular, one row for each point that is or was in the
             dictionary: ``k(x, point) = row z(x)``.
-        active: ``m`` positions among them: the dictionary, whose rows ``L`` have ``LN = 0``.
-        M: ``slots x m``, the inverse: ``L M = I``, ``N'M = 0``.
-        N: ``slots x (slots - m)``, orthonormal: what only former points span.
+        active: The ``m`` positions in ``points`` of the dictionary, whose rows ``L`` have
+            ``LN = 0``.
+        M: ``slots x m``, the right inverse of ``L``: ``L M = I``, ``N'M = 0``.
+        N: ``slots x (slots - m)``, orthonormal basis of what only former points span.
         Q: ``slots x slots``, the inverse information.
-        rhs: ``slots``: ``r``.
+        rhs: The vector ``r``, of length ``slots``.
         log_determinant: ``log det`` of the information.
 
     Example:
-        Two points in the dictionary, of which the second is observed later:
+        The dictionary has two points, and the second is observed later:
 
         >>> import torch
         >>> from botorch_bkb.linalg import Observed, SlidingFactor, safe_cholesky
@@ -94,8 +95,8 @@ class SlidingFactor:
         tensor([0.8750, 1.3750], dtype=torch.float64)
 
     Reference:
-        The posterior is that of DTC (:class:`~botorch_bkb.linalg.DTCFactor`); the updates follow
-        from the matrix inversion lemma, and are this package's own.
+        The posterior is that of DTC (:class:`~botorch_bkb.linalg.DTCFactor`). The updates follow
+        from the matrix inversion lemma. They are this package's own.
     """
 
     points: Tensor
@@ -108,7 +109,7 @@ class SlidingFactor:
 
     @classmethod
     def build(cls, L: Tensor, observed: Observed) -> tuple[SlidingFactor, Tensor]:
-        r"""From the factor of ``K_SS`` and what was observed.
+        r"""Build the sliding factor from the factor ``L`` of ``K_SS`` and the observed rows.
 
         Returns:
             The sliding factor, and the lower factor of the information.
@@ -129,19 +130,19 @@ class SlidingFactor:
 
     @property
     def slots(self) -> int:
-        r"""How many coordinates a row has."""
+        r"""The number of coordinates of a row."""
         return len(self.Q)
 
     @property
     def L(self) -> Tensor:
-        r"""``m x slots``, the dictionary."""
+        r"""The rows of ``points`` that form the dictionary, ``m x slots``."""
         return self.points[self.active]
 
     def coefficients(self, observed: Observed) -> Tensor:
-        r"""``Q r``: the mean is ``z(x)'Q r``.
+        r"""Compute ``Q r``, where the mean is ``z(x)'Q r``.
 
-        Refined with the data themselves: ``r`` grows with counts over noise, and so does what
-        rounding errors of ``Q`` would do to the mean.
+        The result is refined with the data. ``r`` grows with counts over noise, and so does the
+        effect of rounding errors in ``Q`` on the mean.
         """
         coef = self.Q @ self.rhs
         for _ in range(REFINEMENTS):
@@ -151,9 +152,9 @@ class SlidingFactor:
         return coef
 
     def observe(self, U: Tensor, noise: Tensor, rewards: Tensor) -> Tensor:
-        r"""``b`` rows are observed, with noise variances; returns ``T``."""
+        r"""Add observations of ``b`` rows ``U`` with noise variances, and return ``T``."""
         self.rhs = self.rhs + U.mT @ (rewards / noise)
-        if len(U) > self.slots:  # as many rows with the same information suffice
+        if len(U) > self.slots:  # ``slots`` rows carry the same information
             U = torch.linalg.qr(U / noise.sqrt().unsqueeze(-1)).R
             noise = torch.ones_like(U[:, 0])
         Y = self.Q @ U.mT
@@ -164,12 +165,12 @@ class SlidingFactor:
         return thin
 
     def drop(self, leaving: Tensor) -> tuple[Tensor, Tensor]:
-        r"""Dictionary points at positions ``leaving`` go; returns ``D`` and ``T``."""
+        r"""Remove dictionary points at positions ``leaving``, and return ``D`` and ``T``."""
         L = self.L
         stays = torch.ones(len(L), dtype=torch.bool, device=leaving.device)
         stays[leaving] = False
-        # L v is zero at the staying points exactly for v in the span of these columns of M. One
-        # step of refinement keeps them accurate whatever the condition of L.
+        # L v is zero at the remaining points exactly for v in the span of these columns of M. One
+        # refinement step keeps them accurate for any condition number of L.
         unit = self.M.new_zeros(len(L), len(leaving))
         unit[leaving, torch.arange(len(leaving), device=leaving.device)] = 1
         own = self.M[:, leaving]
@@ -187,7 +188,7 @@ class SlidingFactor:
         return D, thin
 
     def can_return(self, positions: Tensor) -> bool:
-        r"""Whether these of the ``points`` are well outside of the span of the dictionary."""
+        r"""Return whether the points at ``positions`` lie well outside the dictionary's span."""
         points = self.points[positions]
         if len(positions) > self.N.shape[-1]:
             return False
@@ -195,18 +196,18 @@ class SlidingFactor:
         return bool((beyond > NEARLY_DEPENDENT * points.norm(dim=-1)).all())
 
     def bring_back(self, positions: Tensor, observed: Observed) -> tuple[Tensor, Tensor]:
-        r"""Former points return to the dictionary.
+        r"""Bring former points back into the dictionary.
 
         Args:
-            positions: ``k`` positions among ``points``.
+            positions: ``k`` positions in ``points``.
             observed: The observed rows.
 
         Returns:
             ``D`` and ``T``.
         """
         k, points = len(positions), self.points[positions]
-        # Reflect N so that its first columns span what the points have there, and the rest is
-        # what remains: points = p + R'D'.
+        # Reflect N so that its first k columns D span the points' part in N: points = p + R'D'.
+        # The other columns are the new N.
         packed, tau = torch.geqrf(self.N.mT @ points.mT)
         reflected = torch.ormqr(packed, tau, self.N, left=False)
         D, self.N = reflected[:, :k], reflected[:, k:].contiguous()
@@ -229,14 +230,14 @@ class SlidingFactor:
     def extend(
         self, own: Tensor, z: Tensor, cross: Tensor, observed: Observed, precision: torch.dtype
     ) -> tuple[Extension, Tensor]:
-        r"""``k`` more points, as if they had been in the dictionary before.
+        r"""Extend the system by ``k`` points, as if they had been in the dictionary before.
 
         Args:
-            own: ``k x k`` kernel of the new points.
+            own: ``k x k`` kernel matrix of the new points.
             z: ``k x slots`` coordinates of the new points.
-            cross: ``n x k`` kernel of the observed rows with the new points.
+            cross: ``n x k`` kernel matrix of the observed rows and the new points.
             observed: The observed rows.
-            precision: The dtype the kernel was computed in.
+            precision: The dtype in which the kernel was computed.
 
         Returns:
             The extension, and the new coordinates of the observed rows, ``n x k``.
@@ -254,24 +255,27 @@ class SlidingFactor:
         return Extension(z.mT, tail), new
 
     def information_root(self) -> Tensor:
-        r"""``R``, lower, with ``RR' = (Q + NN')^{-1}``: nothing is known of what ``N`` spans."""
+        r"""Compute the lower factor ``R`` with ``RR' = (Q + NN')^{-1}``.
+
+        The data carry no information on what ``N`` spans.
+        """
         root = torch.linalg.cholesky(self.Q + self.N @ self.N.mT)
         return torch.linalg.cholesky(torch.cholesky_inverse(root))
 
     def as_dtc(self, coefficients: Tensor) -> DTCFactor:
-        r"""The same posterior through every point that is or was in the dictionary.
+        r"""Return the same posterior as a :class:`DTCFactor` on present and former points.
 
-        With ``w = R^{-1} z``, ``|w|^2 = |N'z|^2 + z'Qz``: what only former points explain counts
+        With ``w = R^{-1} z``, ``|w|^2 = |N'z|^2 + z'Qz``. So what only former points explain counts
         as unexplained.
 
         Args:
-            coefficients: What :meth:`coefficients` gave.
+            coefficients: The result of :meth:`coefficients`.
         """
         root = self.information_root()
         return DTCFactor(self.points, root, root.mT @ coefficients)
 
     def draw(self, n: int, generator: torch.Generator) -> Tensor:
-        r"""``n`` draws of ``theta ~ N(0, Q)``, ``slots x n``."""
+        r"""Draw ``n`` samples of ``theta ~ N(0, Q)``, ``slots x n``."""
         root = psd_safe_cholesky(self.Q + self.N @ self.N.mT)
         shape = (len(root), n)
         noise = torch.randn(shape, generator=generator, dtype=root.dtype, device=generator.device)
@@ -280,5 +284,5 @@ class SlidingFactor:
 
 
 def _log_det(root: Tensor) -> float:
-    r"""``log det(root root')``."""
+    r"""Compute ``log det(root root')``."""
     return 2 * float(root.diagonal().log().sum())

@@ -1,4 +1,4 @@
-r"""Which of some points, taken in order, would teach something."""
+r"""Selection of informative points from a sequence, by a threshold on their variance."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from botorch_bkb.linalg.cholesky import block_triangular
 def scan_informative(
     covariance: Tensor, noise: Tensor, threshold: float, limit: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    r"""Keep a point if its variance, given those kept so far, exceeds ``threshold * noise``.
+    r"""Select points whose variance, given those kept so far, exceeds ``threshold * noise``.
 
-    Each point kept is conditioned on, seen with its noise: with ``C`` the covariance given
-    everything before, ``w = C e_i / sqrt(C_ii + lambda_i)`` and ``C <- C - w w'``. ``O(n k)`` for
-    each of ``k`` points kept. In batch mode the largest score decides for all batches.
+    Points are taken in order. The function conditions on a noisy observation of each point that
+    it keeps: with ``C`` the covariance given the points kept before,
+    ``w = C e_i / sqrt(C_ii + lambda_i)`` and ``C <- C - w w'``. The cost is ``O(n k)`` for each of
+    ``k`` points kept. In batch mode the largest score decides for all batches.
 
     Args:
         covariance: ``batch x n x n`` covariance of the function at the points.
         noise: ``batch x n`` noise variances.
-        threshold: The least score ``tau = var / lambda`` that is *not* kept.
-        limit: Stop after so many.
+        threshold: The largest score ``tau = var / lambda`` that is *not* kept.
+        limit: The maximum number of points to keep; None for no limit.
 
     Returns:
-        Positions of the ``k`` points kept, and ``batch x n x k`` columns ``w``.
+        The positions of the ``k`` points kept, and the ``batch x n x k`` columns ``w``.
 
     Example:
-        The second point is much like the first:
+        The second point is close to the first and is not kept:
 
         >>> import torch
         >>> from botorch_bkb.linalg import scan_informative
@@ -61,20 +62,20 @@ def scan_informative(
 
 
 def grow_root(root: Tensor, left: Tensor, W: Tensor, noise: Tensor) -> Tensor:
-    r"""The factor of ``K + Lam`` for more points, from the columns of :func:`scan_informative`.
+    r"""Extend the factor of ``K + Lam`` by points that :func:`scan_informative` kept.
 
-    Column ``j`` of ``W`` is ``cov(., x_j) / pivot_j``, so its diagonal holds ``var_j / pivot_j``;
-    the factor has ``pivot_j`` there.
+    Column ``j`` of ``W`` is ``cov(., x_j) / pivot_j``. So the diagonal of ``W`` holds
+    ``var_j / pivot_j``, where the factor has ``pivot_j``.
 
     Args:
-        root: ``batch x m x m``, the factor so far.
+        root: ``batch x m x m``, the factor of the old points.
         left: ``batch x k x m``, ``root^{-1}`` applied to the kernel of new and old points.
-        W: ``batch x k x k``, the rows of the new points.
+        W: ``batch x k x k``, rows of the columns ``w`` at the new points.
         noise: ``batch x k`` noise variances of the new points.
     """
     tail = W.tril()
     diagonal = tail.diagonal(dim1=-2, dim2=-1)
-    # pivot^2 = var + lambda and diagonal = var / pivot  =>  pivot from the two
+    # pivot^2 = var + lambda and diagonal = var / pivot  =>  a quadratic equation for the pivot
     pivot = 0.5 * (diagonal + (diagonal.square() + 4 * noise).sqrt())
     tail = tail - torch.diag_embed(diagonal) + torch.diag_embed(pivot)
     return block_triangular(root, left, tail)

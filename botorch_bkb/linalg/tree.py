@@ -1,4 +1,4 @@
-r"""Nested values of tensors, moved or detached as a whole."""
+r"""Functions on nested containers of tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    r"""A copy of a (nested) dataclass or tuple of tensors with ``function`` applied to each."""
+    r"""Copy a (nested) dataclass or tuple with ``function`` applied to each tensor."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, tuple):

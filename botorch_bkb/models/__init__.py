@@ -1,4 +1,4 @@
-r"""BoTorch models."""
+r"""Sparse Gaussian-process models for BoTorch."""
 
 from botorch_bkb.models import pathwise  # noqa: F401  registers DTCGP with BoTorch's sampler
 from botorch_bkb.models.compressed import CompressedGP

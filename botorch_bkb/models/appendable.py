@@ -1,8 +1,8 @@
 r"""A ``SingleTaskGP`` whose training data grow without being copied.
 
-Conditioning on fantasies makes one model of many: 64 fantasies at 20 points are 1,280 sets
-of training data that share all but the last rows. gpytorch writes each of them out. Here the
-new rows are kept apart until somebody looks at ``train_inputs`` or ``train_targets``.
+Conditioning on fantasies gives one model with many sets of training data. With 64 fantasies at 20
+points, these are 1,280 sets that share all but the last rows. gpytorch stores a full copy of each.
+Here the new rows are stored separately until ``train_inputs`` or ``train_targets`` is read.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from botorch_bkb.linalg import map_tensors
 
 
 class Observations(NamedTuple):
-    r"""Rows to come after the training data, in the model's internal batch shape."""
+    r"""Rows to append to the training data, in the model's internal batch shape."""
 
-    X_original: Tensor  #: inputs as the user gave them, ``batch x q x d``
+    X_original: Tensor  #: inputs before the input transform, ``batch x q x d``
     X: Tensor  #: inputs after the input transform
-    targets: Tensor  #: ``batch' x q``, ``batch'`` may have more dimensions in front
+    targets: Tensor  #: ``batch' x q``, where ``batch'`` may have more leading dimensions
 
 
 class AppendableGP(SingleTaskGP):
-    r"""Base class: training data with rows appended lazily, and hooks for cached beliefs."""
+    r"""A base class with lazily appended training data and hooks for a cached belief."""
 
     # Plain attributes, written through ``__dict__``: neither parameters nor buffers.
     _train_inputs: tuple[Tensor, ...]
@@ -42,16 +42,16 @@ class AppendableGP(SingleTaskGP):
         super().__init__(*args, **kwargs)
 
     def _forget_belief(self) -> None:
-        r"""Called when data or hyperparameters may have changed."""
+        r"""Drop the cached belief, because data or hyperparameters may have changed."""
 
     def _forget_dictionary(self) -> None:
-        r"""Called when the training inputs are others."""
+        r"""Drop the dictionary, because the training inputs were replaced."""
 
     def _check_new_inputs(self, n: int) -> None:
-        r"""Raise if ``n`` training points would not do; called before anything changes."""
+        r"""Raise if the model does not allow ``n`` training points, before anything changes."""
 
     def _move_belief(self, like: Tensor) -> None:
-        r"""Called when the model moved to the device and dtype of ``like``."""
+        r"""Move the cached belief to the device and dtype of ``like``, as the model was."""
 
     @property
     def num_data(self) -> int:
@@ -66,18 +66,20 @@ class AppendableGP(SingleTaskGP):
         return shape
 
     def _with_observations(self, new: Observations, noise: Tensor | None) -> Self:
-        r"""A copy of the model, its modules included, that shares the data and has more.
+        r"""Return a copy of the model with more observations.
+
+        Modules are copied. Earlier data are shared.
 
         Args:
-            new: What to append.
-            noise: Their observed noise variances, ``batch' x q``, if they have any.
+            new: The observations to append.
+            noise: The observed noise variances of ``new``, ``batch' x q``, if there are any.
         """
         shared = [self._train_inputs, self._train_targets, self._original_train_inputs]
         model = deepcopy(self, {id(value): value for value in shared})
         model.__dict__["_appended"] = (*self._appended, new)
         if noise is not None and isinstance(model.likelihood, FixedNoiseGaussianLikelihood):
             old = model.likelihood.noise_covar.noise
-            # The same in each fantasy: left without that dimension, which would multiply n.
+            # A fantasy dimension would multiply n. Noise that is the same in each needs none.
             while noise.dim() > old.dim() and torch.equal(noise, noise[:1].expand_as(noise)):
                 noise = noise[0]
             lead = torch.broadcast_shapes(old.shape[:-1], noise.shape[:-1])
@@ -107,7 +109,7 @@ class AppendableGP(SingleTaskGP):
 
     @property  # type: ignore[override]
     def train_inputs(self) -> tuple[Tensor, ...]:
-        r"""The training inputs, transformed in evaluation mode, appended ones included."""
+        r"""The training inputs, including appended ones; transformed in evaluation mode."""
         self._merge_appended()
         return self._train_inputs
 
@@ -120,7 +122,10 @@ class AppendableGP(SingleTaskGP):
     def set_train_data(
         self, inputs: Any = None, targets: Tensor | None = None, strict: bool = True
     ) -> None:
-        r"""Replace training data; see gpytorch's ``ExactGP``. Other inputs, another dictionary."""
+        r"""Replace training data; see gpytorch's ``ExactGP``.
+
+        New inputs need a new dictionary.
+        """
         if inputs is None:
             super().set_train_data(targets=targets, strict=strict)
             return
@@ -139,18 +144,21 @@ class AppendableGP(SingleTaskGP):
 
     @contextmanager
     def _same_points(self) -> Iterator[None]:
-        r"""BoTorch transforms the inputs, or reverts them, by setting them: no other points."""
+        r"""Keep the dictionary while BoTorch transforms the inputs or reverts them.
+
+        BoTorch does this by setting the inputs, but the points stay the same.
+        """
         keep = self._dictionary_state()
         yield
         self.__dict__.update(keep)
 
     def _dictionary_state(self) -> dict[str, Any]:
-        r"""What :meth:`_forget_dictionary` would forget."""
+        r"""Return the attributes that :meth:`_forget_dictionary` resets."""
         return {}
 
     @property  # type: ignore[override]
     def train_targets(self) -> Tensor:
-        r"""The training targets, transformed, appended ones included."""
+        r"""The transformed training targets, including appended ones."""
         self._merge_appended()
         return self._train_targets
 
@@ -161,7 +169,10 @@ class AppendableGP(SingleTaskGP):
         self._forget_belief()
 
     def train(self, mode: bool = True) -> Self:
-        r"""Switch mode. Training may move the hyperparameters, so it forgets the belief."""
+        r"""Set training or evaluation mode.
+
+        Training may change the hyperparameters, so training mode drops the belief.
+        """
         if mode:
             self._merge_appended()
             self._forget_belief()
@@ -172,7 +183,10 @@ class AppendableGP(SingleTaskGP):
         super()._clear_cache()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        r"""Move data and belief; analytic acquisition functions do this at every call."""
+        r"""Move data and belief.
+
+        Analytic acquisition functions do this at every call.
+        """
         self.__dict__.update(
             _train_inputs=tuple(map(fn, self._train_inputs)),
             _train_targets=fn(self._train_targets),
@@ -180,16 +194,16 @@ class AppendableGP(SingleTaskGP):
         )
         if self._original_train_inputs is not None:
             self._original_train_inputs = fn(self._original_train_inputs)
-        # ``ExactGP`` would look at ``train_inputs`` and so put the appended rows in place.
+        # ``ExactGP`` would read ``train_inputs``, which merges the appended rows.
         super(ExactGP, self)._apply(fn, recurse)
         self._move_belief(self._train_inputs[0])
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        r"""State for ``pickle`` and ``deepcopy``, without autograd graphs."""
+        r"""Return the state for ``pickle`` and ``deepcopy``, without autograd graphs."""
         return {**self.__dict__, "_appended": map_tensors(self._appended, detached)}
 
 
 def detached(t: Tensor) -> Tensor:
-    r"""``t`` without its graph; ``t`` itself where it has none."""
+    r"""Return ``t`` without its autograd graph, or ``t`` itself if it has none."""
     return t.detach() if t.requires_grad else t

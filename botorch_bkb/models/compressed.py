@@ -1,4 +1,4 @@
-r"""``CompressedGP``: a belief that keeps an observation only if it teaches something.
+r"""``CompressedGP``: a GP that keeps only informative observations.
 
 Reference:
     Bedi, Peddireddy, Aggarwal, Sadler, Koppel: Regret and belief complexity trade-off in Gaussian
@@ -32,10 +32,10 @@ from botorch_bkb.models.dtc import DTCGP, moved
 
 
 class CompressedGP(DTCGP):
-    r"""A GP on those of its data that were informative when they came.
+    r"""A GP that keeps only the observations that were informative when they arrived.
 
-    Data are taken in order. An observation at ``x`` is kept if its entropy, given those kept so
-    far (``D``), exceeds that of pure noise by ``epsilon`` nats:
+    Data are processed in order. An observation at ``x`` is kept if its entropy, given those kept
+    so far (``D``), exceeds that of pure noise by more than ``epsilon`` nats:
 
     .. code-block:: text
 
@@ -49,27 +49,27 @@ class CompressedGP(DTCGP):
         mean(x)   = mu(x) + k_D(x)' (K_DD + Lam)^{-1} (y_D - mu(D))
         cov(x,x') = k(x,x') - k_D(x)' (K_DD + Lam)^{-1} k_D(x')
 
-    It stops growing by itself, and the test needs no outcome, so that an evaluation which would
-    teach nothing need not be paid for (:meth:`is_informative`). All data stay in
-    ``train_inputs``; with ``epsilon=0`` the model is ``SingleTaskGP``.
+    The belief stops growing by itself. The test needs no outcome, so an uninformative evaluation
+    can be skipped before it is paid for (:meth:`is_informative`). All data stay in
+    ``train_inputs``. With ``epsilon=0`` the model is ``SingleTaskGP``.
 
-    With ``discard=False`` the other observations inform the mean too: the belief is DTC with the
-    kept points as dictionary and all data observed. What is kept is the same. That costs
-    ``O(n M^2)`` once, where the first costs ``O(M^3)``, and nothing that was paid for is thrown
-    away. Noise is averaged over all observations then; with ``epsilon=1e-4`` an input is thrown
-    away after some five thousand repetitions only and the gain is small, with ``epsilon=0.1``
-    after four or five and it is large.
+    With ``discard=False`` the other observations inform the mean too. The belief is then DTC with
+    the kept points as dictionary and all data observed. The same observations are kept. This costs
+    ``O(n M^2)`` once, instead of ``O(M^3)``, and no observation is lost. Noise is averaged over
+    all observations. With ``epsilon=1e-4``, repetitions of an input are discarded only after some
+    five thousand of them, so the gain is small. With ``epsilon=0.1``, they are discarded after
+    four or five, and the gain is large.
 
-    What is proved (for given hyperparameters): the model order is ``O((e^{2 epsilon} - 1)^{-d})``
-    whatever the number of observations (Theorem 3.1); the variance at an observation that was not
-    kept is at most ``(e^{2 epsilon} - 1) lambda``. Fitted hyperparameters are heuristics, and what
-    was kept under earlier ones is judged again.
+    Two properties are proved for given hyperparameters. The model order is
+    ``O((e^{2 epsilon} - 1)^{-d})`` for any number of observations (Theorem 3.1). The variance at
+    an observation that was not kept is at most ``(e^{2 epsilon} - 1) lambda``. Fitted
+    hyperparameters are heuristics. When they change, all data are tested again.
 
-    The marginal likelihood is that of *all* data with the kept points as dictionary (DTC), so
-    that hyperparameters are fitted to everything; it is exact while every input was kept.
-    In batch mode, and for several outputs, an observation is kept for all if it is for one.
-    Fantasies are kept, whatever they teach: an acquisition function that looks ahead has gradients
-    then, and a candidate's value does not depend on others beside it.
+    The marginal likelihood is that of *all* data with the kept points as dictionary (DTC). So the
+    hyperparameters are fitted to all data. It is exact as long as every input was kept. In batch
+    mode, and with several outputs, an observation that is kept for one is kept for all. Fantasies
+    are always kept. This gives look-ahead acquisition functions their gradients, and the value of
+    a candidate does not depend on the other candidates.
 
     Args:
         train_X: A ``batch_shape x n x d`` tensor of training features.
@@ -82,7 +82,7 @@ class CompressedGP(DTCGP):
         input_transform: As in ``SingleTaskGP``.
         epsilon: The threshold in nats; :func:`~botorch_bkb.dictionaries.epsilon_for_horizon` has
             the theorem's schedule.
-        discard: Whether the belief forgets observations that fail the test.
+        discard: Whether the belief ignores observations that fail the test.
 
     Example:
         >>> import torch
@@ -98,7 +98,7 @@ class CompressedGP(DTCGP):
     """
 
     _kept: Tensor | None  # rows of the observations that passed the test
-    _gate: Belief | None  # the exact GP on them, where the belief is another
+    _gate: Belief | None  # the exact GP on them, if the belief differs from it
     _discard: bool
 
     def __init__(
@@ -135,7 +135,7 @@ class CompressedGP(DTCGP):
         epsilon: float = 1e-4,
         discard: bool = True,
     ) -> dict[str, Any]:
-        r"""Constructor arguments from a dataset and the model's own options (as Ax does)."""
+        r"""Return constructor arguments for a dataset and the model's options, as Ax needs them."""
         inputs = super(DTCGP, cls).construct_inputs(training_data=training_data)
         return {**inputs, "epsilon": epsilon, "discard": discard}
 
@@ -154,31 +154,31 @@ class CompressedGP(DTCGP):
 
     @property
     def discard(self) -> bool:
-        r"""Whether the belief forgets observations that fail the test."""
+        r"""Whether the belief ignores observations that fail the test."""
         return self._discard
 
     @property
     def kept_indices(self) -> Tensor:
         r"""Rows of the training data that passed the test, a sorted LongTensor."""
         if self._belief is None or self._kept is None:
-            _ = self.dictionary_indices  # chosen now, if they were not, or not for this belief
+            _ = self.dictionary_indices  # choose them now, if not done for this belief
         assert self._kept is not None
         return self._kept
 
     @property
     def model_order(self) -> int:
-        r"""``M``: how many observations were kept."""
+        r"""The number ``M`` of observations kept."""
         return len(self.kept_indices)
 
     def is_informative(self, X: Tensor, noise: Tensor | None = None) -> Tensor:
-        r"""Whether an observation at each point would be kept; no outcome is needed.
+        r"""Return whether an observation at each point would be kept; no outcome is needed.
 
-        Each point is judged by itself, given what was kept.
+        Each point is tested separately, given the observations kept so far.
 
         Args:
             X: A ``batch_shape x q x d`` tensor.
             noise: Noise variances, ``batch_shape x q x m``, in outcome-transformed space. By
-                default those of the likelihood; the mean of the observed ones, where there are.
+                default those of the likelihood, or the mean of the observed ones if there are any.
 
         Returns:
             A ``batch_shape x q`` tensor of booleans.
@@ -189,7 +189,7 @@ class CompressedGP(DTCGP):
         return (scores > self.threshold.score_threshold).any(-1) | (self.epsilon == 0)
 
     def _choose_dictionary(self, X: Tensor) -> Tensor:
-        r"""Distinct inputs among the rows kept, at least one: what the likelihood stands on."""
+        r"""Return the rows of distinct kept inputs, at least one, for the marginal likelihood."""
         kept = self.threshold.kept(X, self.covar_module, self._noise(X))
         self.__dict__["_kept"] = kept
         if len(kept) == 0:
@@ -201,10 +201,10 @@ class CompressedGP(DTCGP):
         return self._kept is not None and len(self._kept) == X.shape[-2]
 
     def resparsify(self, generator: torch.Generator | None = None) -> Self:
-        r"""Judge all data again under the present hyperparameters, in place.
+        r"""Test all data again under the current hyperparameters, in place.
 
         Args:
-            generator: Ignored: the rule is not random.
+            generator: Ignored, because the rule is not random.
 
         Returns:
             The model itself.
@@ -215,10 +215,10 @@ class CompressedGP(DTCGP):
         return self
 
     def with_dictionary(self, indices: Tensor) -> Self:
-        r"""Refused: the threshold chooses. ``DTCGP`` takes a dictionary."""
+        r"""Raise, because the threshold chooses the dictionary; ``DTCGP`` accepts a given one."""
         raise UnsupportedError(
-            "A CompressedGP keeps what its threshold says: use DTCGP(..., dictionary=indices) to "
-            "name the dictionary."
+            "The threshold of a CompressedGP chooses its dictionary, got dictionary indices: use "
+            "DTCGP(..., dictionary=indices) to set the dictionary."
         )
 
     # ------------------------------------------------------------------ the belief
@@ -240,12 +240,12 @@ class CompressedGP(DTCGP):
         return super()._build_belief(X, targets, noise) if len(kept) else prior
 
     def _gate_now(self) -> Belief:
-        r"""What new observations are judged by: the exact GP on what was kept."""
+        r"""Return the exact GP on the kept observations, by which new ones are tested."""
         belief = self._belief_now()
         return belief if self._gate is None else self._gate
 
     def _condition(self, new: Observations, noise: Tensor | None) -> Self:
-        r"""Apply the rule to new observations, in order; ``O(M^2)`` for each of them."""
+        r"""Apply the rule to new observations in order, in ``O(M^2)`` per observation."""
         new = Observations(*(t.to(self._train_targets.dtype) for t in new))
         floor = settings.min_fixed_noise.value(new.X.dtype)
         variances = self._noise_of_new(new.X, noise).clamp_min(floor)
@@ -265,7 +265,7 @@ class CompressedGP(DTCGP):
         return model
 
     def _joining(self, gate: Belief, new: Observations, variances: Tensor) -> Tensor:
-        r"""Positions of those that are kept."""
+        r"""Return the positions of the new observations that are kept."""
         if self.epsilon == 0 or fantasize_flag.on():
             return torch.arange(new.X.shape[-2], device=new.X.device)
         with torch.no_grad():
@@ -286,7 +286,7 @@ class CompressedGP(DTCGP):
         return belief.absorb(kernel, mean, new.X, new.targets, variances, joins), extended
 
     def _unseen(self, X: Tensor, joins: Tensor) -> Tensor:
-        r"""Those of the positions ``joins`` whose inputs are not in the dictionary."""
+        r"""Return the positions in ``joins`` whose inputs are not in the dictionary yet."""
         known, points = self._gate_now().extra_points, X[..., joins, :].detach()
         if known is not None and known.shape[-2] and len(joins):
             equal = (points.unsqueeze(-2) == known.unsqueeze(-3)).all(-1)
@@ -315,5 +315,5 @@ class CompressedGP(DTCGP):
         super()._move_belief(like)
 
     def __getstate__(self) -> dict[str, Any]:
-        r"""State for ``pickle`` and ``deepcopy``, without autograd graphs."""
+        r"""Return the state for ``pickle`` and ``deepcopy``, without autograd graphs."""
         return {**super().__getstate__(), "_gate": map_tensors(self._gate, detached)}

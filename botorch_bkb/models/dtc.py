@@ -48,10 +48,10 @@ from botorch_bkb.validation import (
 
 
 class DTCGP(SparseGP):
-    r"""A sparse GP that drops in wherever ``SingleTaskGP`` stands.
+    r"""A sparse GP that is a drop-in replacement for ``SingleTaskGP``.
 
-    The posterior is the deterministic training conditional on a dictionary ``S`` of ``m`` of
-    the training inputs (:mod:`botorch_bkb.linalg` has the algebra). With ``K_SS = LL'``,
+    The posterior is the deterministic training conditional (DTC) on a dictionary ``S`` of ``m``
+    training inputs. :mod:`botorch_bkb.linalg` has the algebra. With ``K_SS = LL'``,
     ``z(x) = L^{-1} k_S(x)`` and ``V = Z'Z + lambda I``:
 
     .. code-block:: text
@@ -59,17 +59,16 @@ class DTCGP(SparseGP):
         mean(x)   = mu(x) + z(x)' V^{-1} Z' (y - mu(X))
         cov(x,x') = k(x,x') - z(x)'z(x') + lambda z(x)' V^{-1} z(x')
 
-    Building costs ``O(n m^2)``; a posterior, its gradient or conditioning on new points
-    costs the same after 100,000 observations as after 1,000. With all points in the
-    dictionary, the default up to 500 of them, it is the exact GP.
+    Building costs ``O(n m^2)``. A posterior, its gradient or conditioning on new points costs the
+    same after 100,000 observations as after 1,000. With all points in the dictionary, the model is
+    the exact GP. This is the default for up to 500 points.
 
-    What is proved: with the dictionary drawn by :class:`RidgeLeverageSampling` at the
-    theorem's oversampling, all variances are within a constant factor of the exact ones (BKB,
-    Theorem 1). The default oversampling is smaller than that, and the hyperparameters are
-    fitted: both are heuristics.
+    One property is proved. If :class:`RidgeLeverageSampling` draws the dictionary at the theorem's
+    oversampling, all variances are within a constant factor of the exact ones (BKB, Theorem 1).
+    The default oversampling is smaller, and the hyperparameters are fitted. Both are heuristics.
 
-    The dictionary is drawn when it is first needed, stays fixed while the hyperparameters
-    are fitted, and is drawn anew when they have changed and the model is next evaluated.
+    The dictionary is drawn when it is first needed and stays fixed while the hyperparameters are
+    fitted. If they have changed, it is drawn again at the next evaluation of the model.
     ``condition_on_observations`` and ``fantasize`` treat the DTC process as the prior and
     condition it exactly on the new points.
 
@@ -83,11 +82,12 @@ class DTCGP(SparseGP):
         outcome_transform: As in ``SingleTaskGP``: ``Standardize`` by default, None for none.
         input_transform: As in ``SingleTaskGP``.
         dictionary: A rule (:mod:`botorch_bkb.dictionaries`), a BoTorch inducing point
-            allocator, a LongTensor of row indices of ``train_X``, or None: ridge leverage
-            sampling capped at 1,000, and all points up to 500 of them or where more than half
-            would be sampled (:class:`Automatic`).
-        trace_term: Add Titsias' trace term ``-1/2 sum_i (k(x_i,x_i) - |z(x_i)|^2) / lambda_i``
-            to the marginal likelihood, which makes it a lower bound of the exact one.
+            allocator, a LongTensor of row indices of ``train_X``, or None. None means ridge
+            leverage sampling with at most 1,000 points (:class:`Automatic`). It takes all points
+            if there are at most 500, or if more than half would be sampled.
+        trace_term: Whether to add Titsias' trace term
+            ``-1/2 sum_i (k(x_i,x_i) - |z(x_i)|^2) / lambda_i`` to the marginal likelihood, which
+            makes it a lower bound of the exact one.
 
     Example:
         >>> import torch
@@ -146,7 +146,7 @@ class DTCGP(SparseGP):
         dictionary: DictionaryRule | InducingPointAllocator | Tensor | None = None,
         trace_term: bool = False,
     ) -> dict[str, Any]:
-        r"""Constructor arguments from a dataset and the model's own options (as Ax does)."""
+        r"""Return constructor arguments for a dataset and the model's options, as Ax needs them."""
         inputs = super().construct_inputs(training_data=training_data)
         return {**inputs, "dictionary": dictionary, "trace_term": trace_term}
 
@@ -155,11 +155,11 @@ class DTCGP(SparseGP):
     def resparsify(self, generator: torch.Generator | None = None) -> Self:
         r"""Draw a new dictionary from the current leverage scores, in place.
 
-        Points conditioned on become ordinary training data. A dictionary given as indices
-        is replaced by one drawn by the default rule.
+        Points that the model was conditioned on become ordinary training data. The default rule
+        draws a replacement for a dictionary given as indices.
 
         Args:
-            generator: Source of randomness; torch's global one by default.
+            generator: Source of randomness; torch's global generator by default.
 
         Returns:
             The model itself.
@@ -177,12 +177,12 @@ class DTCGP(SparseGP):
         return self
 
     def leverage_scores(self, X: Tensor, noise: Tensor | None = None) -> Tensor:
-        r"""``tau(x) = var(x) / lambda``, the papers' ``sigma~^2``.
+        r"""Compute leverage scores ``tau(x) = var(x) / lambda``, the papers' ``sigma~^2``.
 
         Args:
             X: A ``batch_shape x q x d`` tensor.
-            noise: ``lambda``, a ``batch_shape x q x m`` tensor in outcome-transformed space; that
-                of the likelihood by default, the mean of the observed ones where there are.
+            noise: ``lambda``, a ``batch_shape x q x m`` tensor in outcome-transformed space. By
+                default that of the likelihood, or the mean of the observed ones if there are any.
 
         Returns:
             A ``batch_shape x q x m`` tensor.
@@ -204,7 +204,7 @@ class DTCGP(SparseGP):
 
     @property
     def effective_dimension(self) -> Tensor:
-        r"""``d_eff = sum_i tau(x_i)`` over the training data, one for each batch and output."""
+        r"""The effective dimension ``sum_i tau(x_i)`` of the data, per batch and output."""
         self.eval()
         X = self.train_inputs[0]
         return (self._belief_now().variance(self.covar_module, X) / self._noise(X)).sum(-1)
@@ -212,13 +212,16 @@ class DTCGP(SparseGP):
     # ------------------------------------------------------------------ prior and posterior
 
     def forward(self, x: Tensor) -> MultivariateNormal:
-        r"""The prior: exact in evaluation mode, of rank ``m`` on the training data."""
+        r"""Return the prior at ``x``.
+
+        It is exact in evaluation mode, and of rank ``m`` on the training data in training mode.
+        """
         if not self.training:
             if x is self._train_inputs[0] and not self._is_exact(x):
                 raise UnsupportedError(
-                    "The prior of the training data is asked for in evaluation mode, as "
-                    "leave-one-out formulas of the exact GP do: they do not hold for a sparse "
-                    "one. Use batch_cross_validation, or folds (Ax does so by itself)."
+                    "The prior must not be evaluated at the training data in evaluation mode. The "
+                    "leave-one-out formulas of the exact GP do so, but they do not hold for a "
+                    "sparse GP. Use batch_cross_validation, or folds (Ax does so by itself)."
                 )
             return super().forward(x)
         X = self.transform_inputs(x)
@@ -229,11 +232,14 @@ class DTCGP(SparseGP):
         return NystromPrior(self.mean_module(X), LowRankRootLinearOperator(rows))
 
     def _is_exact(self, X: Tensor) -> bool:
-        r"""Whether the belief is the exact GP on all of the data."""
+        r"""Return whether the belief is the exact GP on all data."""
         return covers(self._dictionary(X), X)
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
-        r"""The posterior in evaluation mode, the prior otherwise; see gpytorch's ``ExactGP``."""
+        r"""Return the posterior in evaluation mode, and the prior in training mode.
+
+        See gpytorch's ``ExactGP``.
+        """
         if self.training or settings.prior_mode.on():
             return super().__call__(*args, **kwargs)
         X = args[0].unsqueeze(-1) if args[0].dim() == 1 else args[0]
@@ -246,13 +252,13 @@ class DTCGP(SparseGP):
         return MultivariateNormal(mean, covar.expand(*batch, *covar.shape[-2:]))
 
     def marginals(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        r"""Posterior means and variances of single points, in transformed outcome space.
+        r"""Compute posterior means and variances of single points, in transformed outcome space.
 
         Args:
-            X: ``... x q x d``.
+            X: A ``... x q x d`` tensor.
 
         Returns:
-            Two ``... x q`` tensors, float64.
+            Two ``... x q`` tensors in float64.
         """
         if self.training:
             self.eval()
@@ -260,21 +266,21 @@ class DTCGP(SparseGP):
         return self._belief_now().marginals(self.covar_module, self.mean_module, X)
 
     def with_belief(self, belief: Belief | None) -> Self:
-        r"""This model, which takes a posterior that is known already instead of computing it.
+        r"""Set the posterior in place, if it is known already, and return the model.
 
         Args:
-            belief: The posterior of the training data in the model's own inputs and units; it may
-                stand on more points than the dictionary. None changes nothing.
+            belief: The posterior given the training data, in the model's transformed inputs and
+                outcomes. It may use more points than the dictionary. None changes nothing.
         """
         if belief is not None:
-            _ = self.dictionary_indices  # chosen before, not by the belief
+            _ = self.dictionary_indices  # choose them first: the belief does not
             self.__dict__["_belief"] = moved(belief, self._train_targets)
         return self
 
     def _belief_now(self) -> Belief:
         if self._belief is not None:
             return self._belief
-        # Outside of inference mode: what is cached now may be asked for gradients later.
+        # Not in inference mode, because gradients may be needed of the cached belief later.
         with torch.inference_mode(False), torch.no_grad():
             X = self.train_inputs[0]
             belief = self._build_belief(X, self.train_targets, self._noise(X))
@@ -293,16 +299,16 @@ class DTCGP(SparseGP):
     ) -> Self:
         r"""Condition the DTC process exactly on new observations, in ``O(m^2 q + q^3)``.
 
-        The new points join the dictionary; the old data are not embedded again. Whatever builds
-        the belief anew (fitting, ``resparsify``, ``subset_output``, loading a state, setting
-        data) makes them ordinary training data with a place in the dictionary.
+        The new points join the dictionary. The old data are not embedded again. Some operations
+        rebuild the belief: fitting, ``resparsify``, ``subset_output``, loading a state and setting
+        data. The new points then become ordinary training data with a place in the dictionary.
 
         Args:
             X: A ``batch_shape x q x d`` tensor.
-            Y: A ``batch_shape' x q x m`` tensor, with the same batch shape as ``X`` or further
-                dimensions in front (one outcome each for the same points).
-            noise: As ``Y``, noise variances in outcome-transformed space; required where the
-                training data have observed noise.
+            Y: A ``batch_shape' x q x m`` tensor, with the batch shape of ``X`` or more leading
+                dimensions (several sets of outcomes at the same points).
+            noise: Noise variances in outcome-transformed space, shaped like ``Y``. Required if
+                the training data have observed noise.
             kwargs: Ignored.
 
         Returns:
@@ -332,7 +338,7 @@ class DTCGP(SparseGP):
     def get_fantasy_model(
         self, inputs: Tensor | list[Tensor], targets: Tensor, noise: Tensor | None = None
     ) -> Self:
-        r"""Conditioning under the name gpytorch has for it, on transformed data.
+        r"""Condition the DTC process on transformed data; the name is gpytorch's.
 
         Args:
             inputs: A ``batch x q x d`` tensor of transformed inputs.
@@ -352,7 +358,7 @@ class DTCGP(SparseGP):
             new.targets,
             self._noise_of_new(new.X, noise),
         )
-        assert self._indices is not None  # drawn for the belief
+        assert self._indices is not None  # the belief needed them
         n, q = self.num_data, new.X.shape[-2]
         extra = torch.arange(n, n + q, device=new.X.device)
         model = self._with_observations(new, noise)
@@ -360,7 +366,7 @@ class DTCGP(SparseGP):
         return model
 
     def _noise_of_new(self, X: Tensor, noise: Tensor | None) -> Tensor:
-        r"""Noise variances of observations at ``X``, ``batch x q``."""
+        r"""Return noise variances of observations at ``X``, ``batch x q``."""
         if isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
             if noise is None:
                 raise InputDataError(
@@ -382,7 +388,10 @@ class DTCGP(SparseGP):
         self.__dict__["_belief"] = None
 
     def _move_belief(self, like: Tensor) -> None:
-        r"""The belief's ``m x m`` algebra stays in float64 whatever the model's dtype."""
+        r"""Move the dictionary and the belief to the device and dtype of ``like``.
+
+        The belief's ``m x m`` algebra stays in float64 for any dtype of the model.
+        """
         for name in ("_given", "_indices", "_drawn_under"):
             if (value := self.__dict__[name]) is not None:
                 self.__dict__[name] = value.to(like.device)
@@ -390,11 +399,11 @@ class DTCGP(SparseGP):
         if belief is None:
             return
         if belief.points.dtype != like.dtype:
-            self.__dict__["_drawn_under"] = self._hyperparameters()  # rounded, not others
+            self.__dict__["_drawn_under"] = self._hyperparameters()  # rounded, but not changed
         self.__dict__["_belief"] = moved(belief, like)
 
     def __getstate__(self) -> dict[str, Any]:
-        r"""State for ``pickle`` and ``deepcopy``, without autograd graphs."""
+        r"""Return the state for ``pickle`` and ``deepcopy``, without autograd graphs."""
         return {
             **super().__getstate__(),
             "_belief": map_tensors(self._belief, detached),
@@ -402,7 +411,7 @@ class DTCGP(SparseGP):
 
 
 def moved(belief: Belief, like: Tensor) -> Belief:
-    r"""The belief of a model on the device and of the dtype of ``like``."""
+    r"""Return the belief for a model with the device and dtype of ``like``."""
     if belief.points.device != like.device:
         belief = map_tensors(belief, lambda t: t.to(like.device))
     return belief if belief.points.dtype == like.dtype else belief.with_points_as(like.dtype)

@@ -1,14 +1,14 @@
 r"""Sample paths from the DTC posterior, for BoTorch's pathwise samplers.
 
-BoTorch's handler for exact GPs would sample the posterior of another model, in ``O(n^3)``.
-Here Matheron's rule is applied where DTC keeps its information, at the dictionary: with a
-prior path ``f`` and ``u`` drawn from the posterior of the values at ``S``,
+BoTorch's handler for exact GPs would sample from the exact posterior instead, in ``O(n^3)``. DTC
+keeps its information at the dictionary ``S``, so Matheron's rule is applied there. With a prior
+path ``f`` and ``u`` drawn from the posterior of the values at ``S``,
 
 .. code-block:: text
 
     path(x) = f(x) + k_S(x)' K_SS^{-1} (u - f(S)),     u = mu(S) + L R^{-T} (c + eps)
 
-and, after conditioning on ``(X_q, y_q)``, once more with the DTC covariance:
+After conditioning on ``(X_q, y_q)``, the rule is applied again, with the DTC covariance:
 
 .. code-block:: text
 
@@ -53,8 +53,8 @@ def _draw_matheron_paths_DTCGP(
         raise UnsupportedError(
             f"Sample paths need a kernel for each batch, got a kernel with batch shape "
             f"{tuple(model.covar_module.batch_shape)} in a model with "
-            f"{tuple(model._aug_batch_shape)} (batches of fantasies, for instance): draw from "
-            "the model before it was conditioned in batches."
+            f"{tuple(model._aug_batch_shape)} (for example batches of fantasies): draw from the "
+            "model as it was before conditioning in batches."
         )
     with delattr_ctx(model, "outcome_transform"):
         prior_paths = prior_sampler(model, sample_shape)
@@ -71,9 +71,9 @@ def _draw_matheron_paths_DTCGP(
 
 
 def _update_weights(model: DTCGP, belief: Belief, prior_paths) -> tuple[Tensor, Tensor]:
-    r"""Kernel centres and their weights, ``samples x batch x m``."""
+    r"""Return the kernel centres and their weights, ``samples x batch x m``."""
     factor = belief.factor
-    # ``forward`` bypasses the input transform: the points are transformed already.
+    # The points are transformed already, and ``forward`` bypasses the input transform.
     prior_values = prior_paths.forward(belief.points).double()
     theta = factor.coef + torch.randn_like(prior_values)
     theta = _solve_transposed(factor.info_root, theta)  # R^{-T} (c + eps)
@@ -90,7 +90,7 @@ def _add_conditional(model, belief, prior_paths, weight, theta) -> tuple[Tensor,
     conditional, extra = belief.conditional, belief.extra_points
     z, w = conditional.embedding
     path = prior_paths.forward(extra).double() + (z @ theta.unsqueeze(-1)).squeeze(-1)
-    # y - mean(X_q) = T coef, so the innovation needs the observations no more.
+    # y - mean(X_q) = T coef, so the innovation does not need the observations.
     mean = model.mean_module(extra).double() + belief.factor.mean(conditional.embedding)
     observed = mean + (conditional.root @ conditional.coef.unsqueeze(-1)).squeeze(-1)
     noise = conditional.root @ conditional.root.mT - conditional.embedding.covariance(

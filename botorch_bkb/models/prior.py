@@ -1,7 +1,7 @@
 r"""The low-rank prior that makes ``ExactMarginalLogLikelihood`` cost ``O(n m^2)``.
 
-Nothing of size ``n x m`` is kept: the evidence needs only sums over the data, the data are
-embedded in blocks, and a block is embedded again in the backward pass.
+No ``n x m`` matrix is stored, because the evidence needs only sums over the data. The data are
+embedded in blocks, and each block is embedded again in the backward pass.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from botorch_bkb.linalg import information, log_evidence, solve_rows
 
 
 class EmbeddedRows(LinearOperator):
-    r"""``Z`` (``batch x n x m``) as an operator that embeds its rows when asked.
+    r"""A linear operator for ``Z`` (``batch x n x m``) that embeds its rows on demand.
 
     Args:
         X: Inputs, ``batch x n x d``.
@@ -45,7 +45,7 @@ class EmbeddedRows(LinearOperator):
         return solve_rows(self.L, kernel_matrix(self.kernel, X, self.points))
 
     def to_dense(self) -> Tensor:
-        r"""All rows at once, in the dtype of the inputs."""
+        r"""Embed all rows at once, in the dtype of the inputs."""
         return self._embed(self.X).to(self.X.dtype).expand(self.shape)
 
     def _matmul(self, rhs: Tensor) -> Tensor:
@@ -63,7 +63,10 @@ class EmbeddedRows(LinearOperator):
         return *sums, (unseen / noise).sum(-1)
 
     def log_evidence(self, residual: Tensor, noise: Tensor) -> Tensor:
-        r"""Log density of ``residual ~ N(0, Z Z' + Lam)``, less the trace term if wanted."""
+        r"""Compute the log density of ``residual ~ N(0, Z Z' + Lam)``.
+
+        If ``trace_term`` is set, the trace term is subtracted.
+        """
         total: tuple[Tensor, ...] | None = None
         for rows in chunks(self.X.shape[-2]):
             block = checkpoint(
@@ -82,15 +85,15 @@ class EmbeddedRows(LinearOperator):
 
 
 class NystromPrior(MultivariateNormal):
-    r"""``N(mean, Z Z')``, and after a likelihood ``N(mean, Z Z' + Lam)``.
+    r"""The Nyström prior ``N(mean, Z Z')``, and ``N(mean, Z Z' + Lam)`` after a likelihood.
 
-    Likelihoods keep the class of the distribution they add noise to, so the marginal
-    likelihood ends in this ``log_prob``. The stock one would build the ``n x n`` covariance:
+    Likelihoods keep the class of the distribution they add noise to. So the marginal likelihood
+    calls this ``log_prob``. That of gpytorch would build the ``n x n`` covariance, because
     importing botorch switches gpytorch's fast log-probabilities off.
     """
 
     def log_prob(self, value: Tensor) -> Tensor:
-        r"""Log density in ``O(n m^2)`` time and ``O(m^2)`` memory."""
+        r"""Compute the log density in ``O(n m^2)`` time and ``O(m^2)`` memory."""
         covar = self.lazy_covariance_matrix
         if not isinstance(covar, LowRankRootAddedDiagLinearOperator):
             with settings.fast_computations(log_prob=True):

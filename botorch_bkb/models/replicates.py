@@ -1,14 +1,14 @@
-r"""Fitting to means of repeated observations what fitting to all of them would give.
+r"""Hyperparameter fits on means of repeated observations, equivalent to fits on all of them.
 
-With ``c_i`` pulls of input ``i``, their mean ``y_i`` and the sum ``s`` of squared deviations
-from these means, the log density of all pulls is that of the means, with noise variances
-``lambda / c_i``, plus a term that has only the noise in it:
+Let input ``i`` have ``c_i`` pulls with mean ``y_i``. Let ``s`` be the sum of squared deviations
+from these means. The log density of all pulls is that of the means, with noise variances
+``lambda / c_i``, plus a term that depends only on the noise:
 
 .. code-block:: text
 
     - 1/2 sum_i (c_i - 1) log lambda - s / (2 lambda) + const
 
-So a step of the fit costs what the distinct inputs cost, not the pulls.
+So the cost of a fitting step depends on the number of distinct inputs, not of pulls.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from botorch_bkb.models.dtc import DTCGP
 
 
 class ReplicatedGaussianLikelihood(GaussianLikelihood):
-    r"""Gaussian noise of means of repeated observations: ``lambda / c_i``.
+    r"""A Gaussian likelihood of means of repeated observations, with noise ``lambda / c_i``.
 
-    BoTorch's prior, constraint and initial value for ``lambda``.
+    The prior, constraint and initial value of ``lambda`` are BoTorch's.
 
     Args:
-        counts: ``n`` numbers of pulls, one for each row of the training data.
+        counts: ``n`` numbers of pulls, one per row of the training data.
     """
 
     def __init__(self, counts: Tensor) -> None:
@@ -45,7 +45,7 @@ class ReplicatedGaussianLikelihood(GaussianLikelihood):
 
 
 class WithinReplicates(AddedLossTerm):
-    r"""The term of the log density that the means do not have.
+    r"""The term of the log density of all pulls that the density of their means lacks.
 
     Args:
         likelihood: The likelihood of the means.
@@ -56,21 +56,21 @@ class WithinReplicates(AddedLossTerm):
         self.likelihood, self.deviations = likelihood, deviations
 
     def loss(self, *params: Any) -> Tensor:
-        r"""Its value, to be added to the log marginal likelihood."""
+        r"""Return the value of the term, to be added to the log marginal likelihood."""
         noise = self.likelihood.noise.squeeze(-1)
         repeats = (self.likelihood.counts - 1).sum()
         return -0.5 * (repeats * noise.log() + self.deviations / noise)
 
 
 class ReplicatedDTCGP(DTCGP):
-    r"""A :class:`DTCGP` of means whose noise is fitted to all pulls.
+    r"""A :class:`DTCGP` on means of repeated observations, with noise fitted to all pulls.
 
     Args:
         train_X: ``n x d`` distinct inputs.
-        train_Y: ``n x 1`` means of their pulls.
+        train_Y: ``n x 1`` means of the pulls of each input.
         counts: ``n`` numbers of pulls.
         deviations: Sum of squared deviations of all pulls from their means.
-        kwargs: As for :class:`DTCGP`.
+        kwargs: Further arguments of :class:`DTCGP`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-r"""A GP with a dictionary: which of its training inputs, drawn when, kept how long."""
+r"""A base class of GPs with a dictionary of training inputs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from botorch_bkb.dictionaries import DictionaryRule, as_rule, given_dictionary
 from botorch_bkb.models.appendable import AppendableGP
 from botorch_bkb.validation import check_indices
 
-#: Where a state dict keeps the dictionary: rows, their inputs, and what they were drawn under.
+#: State dict keys of the dictionary: its rows, their inputs, the hyperparameters at the draw.
 SAVED = ("dictionary.indices", "dictionary.points", "dictionary.hyperparameters")
 
 
 class SparseGP(AppendableGP):
-    r"""Base class: the dictionary, drawn when first needed and again when it is out of date.
+    r"""A base class that draws the dictionary when needed and again when it is out of date.
 
-    It stays fixed while the hyperparameters are fitted, is drawn anew when they have changed
-    and the model is next evaluated, and is saved with the state. One that the user names stays.
+    The dictionary stays fixed while the hyperparameters are fitted. If they have changed, it is
+    drawn again at the next evaluation of the model. It is saved with the state. A dictionary given
+    by the user is never replaced by evaluation or fitting.
     """
 
     # Plain attributes, written through ``__dict__``: neither parameters nor buffers.
     _rule: DictionaryRule
-    _given: Tensor | None  # the indices the user named
-    _indices: Tensor | None  # the dictionary now, with the points conditioned on
-    _drawn_under: Tensor | None  # the hyperparameters when it was drawn
+    _given: Tensor | None  # indices given by the user
+    _indices: Tensor | None  # current dictionary, including points conditioned on
+    _drawn_under: Tensor | None  # hyperparameters when it was drawn
 
     def __init__(
         self,
@@ -46,12 +47,12 @@ class SparseGP(AppendableGP):
         super().__init__(train_X, *args, **kwargs)
 
     def _has_belief(self) -> bool:
-        r"""Whether a belief stands on the present dictionary."""
+        r"""Return whether a belief is cached for the current dictionary."""
         return False
 
     @property
     def dictionary_indices(self) -> Tensor:
-        r"""Rows of the training data that form the dictionary, a sorted LongTensor."""
+        r"""Rows of the training data that form the dictionary, as a sorted LongTensor."""
         if self._has_belief() and self._indices is not None:
             return self._indices
         X = self.train_inputs[0]
@@ -61,9 +62,9 @@ class SparseGP(AppendableGP):
         return self._dictionary(X)
 
     def _dictionary(self, X: Tensor) -> Tensor:
-        r"""Draw the dictionary if there is none, or if the hyperparameters moved since.
+        r"""Draw the dictionary if there is none, or if the hyperparameters have changed.
 
-        While training an existing one stays, so that the objective of a fit stands still.
+        In training mode an existing dictionary stays, so that the objective of a fit is fixed.
         """
         now = self._hyperparameters()
         if self._indices is not None and (
@@ -85,7 +86,7 @@ class SparseGP(AppendableGP):
         return torch.cat(parameters) if parameters else self.train_targets.new_empty(0).double()
 
     def with_dictionary(self, indices: Tensor) -> Self:
-        r"""A copy of this model with the given dictionary.
+        r"""Return a copy of this model with the given dictionary.
 
         Args:
             indices: A LongTensor of row indices of the training data.
@@ -97,7 +98,7 @@ class SparseGP(AppendableGP):
         return model
 
     def _noise(self, X: Tensor) -> Tensor:
-        r"""Noise variances of the training data, ``batch x n``."""
+        r"""Return the noise variances of the training data, ``batch x n``."""
         with torch.no_grad():
             shape = torch.broadcast_shapes(X.shape[:-1], self.train_targets.shape)
             noise = self.likelihood._shaped_noise_covar(shape, X)
@@ -114,15 +115,18 @@ class SparseGP(AppendableGP):
             check_indices(self._given, n)
 
     def subset_output(self, idcs: list[int]) -> Self:
-        r"""The model of some of the outputs, with the same dictionary; see BoTorch."""
-        _ = self.dictionary_indices  # that of all outputs, drawn now if it was not
+        r"""Return the model of some of the outputs, with the same dictionary; see BoTorch."""
+        _ = self.dictionary_indices  # of all outputs: draw it now if not done yet
         model = super().subset_output(idcs)
         assert isinstance(model, type(self))
         model.__dict__.update(self._dictionary_state(), _drawn_under=model._hyperparameters())
         return model
 
     def _raw_dictionary_points(self, indices: Tensor) -> Tensor:
-        r"""The dictionary as the user gave it, which tells data of the same size apart."""
+        r"""Return the dictionary's inputs before the input transform.
+
+        They tell apart data sets of the same size.
+        """
         (X,) = get_train_inputs(self, transformed=False)
         return X[..., indices, :]
 
@@ -134,7 +138,7 @@ class SparseGP(AppendableGP):
         destination.update(zip((prefix + key for key in SAVED), saved, strict=True))
 
     def _load_from_state_dict(self, state_dict, prefix, *args):
-        r"""Adopt a saved draw if it is of the same data and ours would be a draw too."""
+        r"""Load a saved dictionary if it is from the same data and the rule is random."""
         indices, points, drawn_under = (state_dict.pop(prefix + key, None) for key in SAVED)
         self._forget_belief()
         if (

@@ -1,4 +1,4 @@
-r"""Runs: the loop that evaluates, on any executor, written down in a journal."""
+r"""Runs: evaluate what an optimizer suggests, on any executor, and record it in a journal."""
 
 from botorch_bkb.runs.callbacks import Callback, StopAfter, StopAtGap, StopAtTarget
 from botorch_bkb.runs.export import read_journal

@@ -1,4 +1,4 @@
-r"""What may look on while a run goes on, and stop it."""
+r"""Callbacks, which observe a run and can stop it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ logger = logging.getLogger("botorch_bkb")
 
 
 class Callback:
-    r"""Derive from it and override what you need.
+    r"""A base class for callbacks of a run; override the methods you need.
 
-    ``loop`` has the ``optimizer``, how many points were asked (``num_asked``) and came back
-    (``num_done``), the best reward (``best_reward``), and ``stop(reason)``.
+    The argument ``loop`` has these attributes: ``optimizer``, the number of points asked
+    (``num_asked``) and finished (``num_done``), and the best reward (``best_reward``). Its method
+    ``stop(reason)`` ends the run.
 
     Example:
         >>> from botorch_bkb import Callback
@@ -32,26 +33,26 @@ class Callback:
     """
 
     def on_start(self, loop: Loop) -> None:
-        r"""The run, or the resumed run, begins."""
+        r"""Called when a run is started or resumed."""
 
     def on_ask(self, loop: Loop, points: Sequence[Point]) -> None:
-        r"""Points were suggested and are recorded; they are evaluated next."""
+        r"""Called when points were suggested and recorded, before they are evaluated."""
 
     def on_tell(self, loop: Loop, outcomes: Sequence[Outcome]) -> None:
-        r"""Outcomes have arrived and are safe in the journal."""
+        r"""Called when outcomes have arrived and were written to the journal."""
 
     def on_batch(self, loop: Loop) -> None:
-        r"""The optimizer has been told, and its belief is up to date."""
+        r"""Called when the optimizer was told results and its belief is up to date."""
 
     def on_stop(self, loop: Loop) -> None:
-        r"""The run is over; ``loop.stopped`` says why."""
+        r"""Called when the run has ended; ``loop.stopped`` gives the reason."""
 
 
 class StopAtTarget(Callback):
-    r"""Stop when the posterior mean of the best point reaches a target.
+    r"""A callback that stops the run when the posterior mean of the best point reaches a target.
 
     Args:
-        target: In units of the rewards.
+        target: The target, in units of the rewards.
 
     Example:
         >>> import torch
@@ -69,19 +70,20 @@ class StopAtTarget(Callback):
         self.target = target
 
     def on_batch(self, loop: Loop) -> None:
-        r"""Compare."""
+        r"""Stop the run if the target is reached."""
         if loop.optimizer.num_observations and loop.optimizer.best().mean >= self.target:
             loop.stop(f"target {self.target:g} reached")
 
 
 class StopAtGap(Callback):
-    r"""Stop when nothing can be better than the best point by more than this.
+    r"""A callback that stops the run when no point can exceed the best one by more than a gap.
 
-    By the confidence bounds of the optimizer: with probability ``1 - delta`` where its width has a
-    guarantee (see :meth:`~botorch_bkb.optimizers.Optimizer.gap`).
+    The confidence bounds of the optimizer decide this. The statement holds with probability
+    ``1 - delta`` if the width of the bounds has a guarantee (see
+    :meth:`~botorch_bkb.optimizers.Optimizer.gap`).
 
     Args:
-        gap: In units of the rewards.
+        gap: The gap, in units of the rewards.
 
     Example:
         >>> import torch
@@ -100,16 +102,16 @@ class StopAtGap(Callback):
         self.gap = gap
 
     def on_batch(self, loop: Loop) -> None:
-        r"""Compare."""
+        r"""Stop the run if the gap is small enough."""
         if loop.optimizer.num_observations and loop.optimizer.gap() <= self.gap:
             loop.stop(f"gap below {self.gap:g}")
 
 
 class StopAfter(Callback):
-    r"""Stop after some time; evaluations that have begun are waited for.
+    r"""A callback that stops the run after some time, when the running evaluations have finished.
 
     Args:
-        seconds: Since the run, or the resumed run, began.
+        seconds: The time limit, counted from when the run was started or resumed.
 
     Example:
         >>> import time
@@ -120,7 +122,7 @@ class StopAfter(Callback):
         ...     time.sleep(0.02)
         ...     return X.sum(-1)
         >>> run(optimizer, slow, 100, callbacks=[StopAfter(0.01)], progress=False).stopped
-        '0.01 seconds are over'
+        'time limit of 0.01 seconds reached'
     """
 
     def __init__(self, seconds: float) -> None:
@@ -133,37 +135,42 @@ class StopAfter(Callback):
         self._start = time.monotonic()
 
     def on_ask(self, loop: Loop, points: Sequence[Point]) -> None:
-        r"""Look at the clock."""
+        r"""Stop the run if the time is over."""
         if time.monotonic() - self._start > self.seconds:
-            loop.stop(f"{self.seconds:g} seconds are over")
+            loop.stop(f"time limit of {self.seconds:g} seconds reached")
 
     def on_tell(self, loop: Loop, outcomes: Sequence[Outcome]) -> None:
-        r"""Look at the clock."""
+        r"""Stop the run if the time is over."""
         self.on_ask(loop, ())
 
 
 class ProgressBar(Callback):
-    r"""A line of tqdm's; quiet where standard error is no terminal."""
+    r"""A progress bar of tqdm, shown only if standard error is a terminal.
+
+    Args:
+        total: The number of points of the run.
+        done: The number of points that are finished already.
+    """
 
     def __init__(self, total: int, done: int = 0) -> None:
         try:
             from tqdm.auto import tqdm
         except ImportError:
-            logger.info("No progress bar without tqdm: pip install 'botorch-bkb[progress]'.")
+            logger.info("The progress bar needs tqdm: pip install 'botorch-bkb[progress]'.")
             self._bar = None
             return
         self._bar = tqdm(total=total, initial=done, disable=None, unit="pull")
 
     def on_ask(self, loop: Loop, points: Sequence[Point]) -> None:
-        r"""Skipped points are over at once."""
+        r"""Advance the bar by skipped points."""
         self._move(loop)
 
     def on_tell(self, loop: Loop, outcomes: Sequence[Outcome]) -> None:
-        r"""Move on."""
+        r"""Advance the bar by finished points."""
         self._move(loop)
 
     def on_batch(self, loop: Loop) -> None:
-        r"""Show the state of the belief."""
+        r"""Show the best reward and the size of the dictionary."""
         if self._bar is not None and not self._bar.disable:
             dictionary = len(loop.optimizer.dictionary)
             self._bar.set_postfix(best=f"{loop.best_reward:.4g}", dictionary=dictionary)
@@ -173,6 +180,6 @@ class ProgressBar(Callback):
             self._bar.update(loop.num_done - self._bar.n)
 
     def on_stop(self, loop: Loop) -> None:
-        r"""Leave the line as it is."""
+        r"""Close the bar."""
         if self._bar is not None:
             self._bar.close()

@@ -1,4 +1,4 @@
-r"""What evaluates points, and the simplest: one call of a vectorised objective."""
+r"""Evaluators of points, and the simplest of them: one call of a vectorised objective."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Objective = Callable[..., Any]
 
 
 class Answer(NamedTuple):
-    r"""What came of one attempt: a reward, or an error."""
+    r"""The result of one attempt to evaluate a point: a reward or an error."""
 
     point: Point
     reward: Reward | None
@@ -24,20 +24,20 @@ class Answer(NamedTuple):
     seconds: float
 
 
-class OfSinglePoints(InputDataError):
-    r"""The objective is one of single points and was called with several."""
+class SinglePointObjectiveError(InputDataError):
+    r"""Raised if an objective of single points was called with several points."""
 
 
-class EvaluatorLost(Exception):
-    r"""Nothing can be evaluated any more."""
+class EvaluatorLostError(Exception):
+    r"""Raised if no more points can be evaluated."""
 
 
 class Evaluator(ABC):
-    r"""Evaluates points.
+    r"""A base class for evaluators, which evaluate an objective at submitted points.
 
     Args:
-        objective: What is evaluated.
-        by_index: Whether it takes rows of the arms in place of inputs.
+        objective: The objective.
+        by_index: Whether it takes row indices of the arms instead of inputs.
     """
 
     def __init__(self, objective: Objective, by_index: bool) -> None:
@@ -46,32 +46,32 @@ class Evaluator(ABC):
     @property
     @abstractmethod
     def busy(self) -> int:
-        r"""How many points are under way."""
+        r"""The number of submitted points without an answer."""
 
     @property
     @abstractmethod
     def free(self) -> int | None:
-        r"""How many points could be evaluated at once now; None for any number."""
+        r"""The number of points that can be submitted and start at once; None for any number."""
 
     @abstractmethod
     def submit(self, points: Sequence[Point]) -> None:
-        r"""Evaluate these, sooner or later."""
+        r"""Submit points for evaluation."""
 
     @abstractmethod
     def collect(self) -> list[Answer]:
-        r"""Wait until something has come of some points."""
+        r"""Wait for answers to some of the submitted points, and return them."""
 
     @abstractmethod
     def withdraw(self) -> None:
-        r"""Begin no more evaluations of what was submitted."""
+        r"""Discard the submitted points whose evaluation has not started."""
 
     @abstractmethod
     def close(self) -> None:
-        r"""Let go of what is still under way."""
+        r"""Release all resources without waiting for running evaluations."""
 
 
 class InOneCall(Evaluator):
-    r"""All points that wait, in one call of a vectorised objective."""
+    r"""An evaluator that evaluates all waiting points in one call of a vectorised objective."""
 
     def __init__(self, objective: Objective, by_index: bool) -> None:
         super().__init__(objective, by_index)
@@ -80,20 +80,20 @@ class InOneCall(Evaluator):
 
     @property
     def busy(self) -> int:
-        r"""How many points wait."""
+        r"""The number of waiting points."""
         return len(self._points)
 
     @property
     def free(self) -> int | None:
-        r"""Any number."""
+        r"""None, because any number of points can be submitted."""
         return None
 
     def submit(self, points: Sequence[Point]) -> None:
-        r"""Let them wait for the call."""
+        r"""Add points to those that wait for the next call."""
         self._points += points
 
     def collect(self) -> list[Answer]:
-        r"""Call the objective."""
+        r"""Call the objective with all waiting points, and return their answers."""
         points, start = self._points, time.perf_counter()
         if not points:
             return []
@@ -102,10 +102,10 @@ class InOneCall(Evaluator):
             values = self._split(self.objective(self._argument(points)), len(points))
             self._has_worked = True
         except Exception as error:
-            if isinstance(error, OfSinglePoints) and not self._has_worked:
-                raise  # nobody need pay for these
+            if isinstance(error, SinglePointObjectiveError) and not self._has_worked:
+                raise  # a mistake in the call: stop before more evaluations are spent
             values = [error] * len(points)
-        self._points = []  # not before: what interrupts the call leaves them waiting
+        self._points = []  # only now: if the call is interrupted, the points must still wait
         each = (time.perf_counter() - start) / len(points)
         return [answer_of(point, value, each) for point, value in zip(points, values, strict=True)]
 
@@ -116,15 +116,15 @@ class InOneCall(Evaluator):
         return X
 
     def withdraw(self) -> None:
-        r"""Forget what waits for the call."""
+        r"""Discard the waiting points."""
         self._points = []
 
     def close(self) -> None:
-        r"""Nothing is under way between two calls."""
+        r"""Do nothing, because no evaluation runs between two calls."""
 
     @staticmethod
     def _split(value: Any, n: int) -> list[Any]:
-        r"""One value, or one pair, for each point."""
+        r"""Split the value of one call into one value, or one pair, per point."""
         columns = value if isinstance(value, tuple) and value else (value,)
         flat = []
         for column in columns:
@@ -135,31 +135,31 @@ class InOneCall(Evaluator):
                     f"the objective returned {column!r}, not {n} numbers ({error})"
                 ) from None
             if len(tensor) != n:
-                kind = OfSinglePoints if len(tensor) == 1 < n else ValueError
+                kind = SinglePointObjectiveError if len(tensor) == 1 < n else ValueError
                 raise kind(
                     f"the objective returned {len(tensor)} values for {n} points: it is called "
-                    "with a q x d tensor and returns q rewards; pass an executor (--workers on the "
-                    "command line) for an objective of one point"
+                    "with a q x d tensor and must return q rewards. If it takes a single point, "
+                    "pass an executor (--workers on the command line)"
                 )
             flat.append(tensor.tolist())
         return [row if len(row) > 1 else row[0] for row in zip(*flat, strict=True)]
 
 
 def answer_of(point: Point, value: Any, seconds: float) -> Answer:
-    r"""What an objective returned for a point, or the error it raised, as an answer."""
+    r"""Make an answer from what an objective returned for a point, or from the error it raised."""
     error = value
     if not isinstance(value, BaseException):
         try:
             return Answer(point, read_reward(value), None, seconds)
         except Exception as failure:
             error = failure
-    return Answer(point, None, _said(error), seconds)
+    return Answer(point, None, _message(error), seconds)
 
 
-def _said(error: BaseException) -> str:
-    r"""What an error says, in letters that can be written down."""
+def _message(error: BaseException) -> str:
+    r"""Return the type and message of an error as text that can be encoded."""
     try:
         text = str(error)
     except Exception:
-        text = "(an error that cannot say what it is)"
+        text = "(its message cannot be read)"
     return f"{type(error).__name__}: {text}".encode("utf-8", "backslashreplace").decode()

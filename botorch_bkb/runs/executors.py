@@ -1,4 +1,4 @@
-r"""Single points on any executor: workers that fail, hang and die."""
+r"""Evaluate single points on an executor whose workers may fail, hang or die."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from typing import Any
 
 import torch
 
-from botorch_bkb.runs.evaluation import Answer, Evaluator, EvaluatorLost, Objective, answer_of
+from botorch_bkb.runs.evaluation import Answer, Evaluator, EvaluatorLostError, Objective, answer_of
 from botorch_bkb.runs.points import Point
 
 
 @dataclass(eq=False)
 class _Running:
+    r"""A point that is being evaluated, and the times of its start and end."""
+
     point: Point
     since: float = field(default_factory=time.perf_counter)
-    until: float | None = None  #: it was done, perhaps before anybody looked
+    until: float | None = None  #: end of the evaluation, which may precede its collection
 
     def done(self, future: Future) -> None:
         self.until = time.perf_counter()
@@ -32,16 +34,16 @@ class _Running:
 
 
 class OnExecutor(Evaluator):
-    r"""One point at a time on any ``concurrent.futures.Executor``, as many as there are workers.
+    r"""An evaluator that evaluates single points on any ``concurrent.futures.Executor``.
 
     Args:
-        objective: What is evaluated; with a process pool it must be importable.
-        by_index: Whether it takes rows of the arms in place of inputs.
-        executor: The executor, or a function that makes one: whenever its workers die so that it is
-            of no more use, a new one is made.
-        workers: How many points are evaluated at a time.
-        timeout: Seconds after which a point is given up. Its worker cannot be stopped: it counts
-            as busy until it has finished after all.
+        objective: The objective; with a process pool it must be importable.
+        by_index: Whether it takes a row index of the arms instead of an input.
+        executor: The executor, or a function that makes one. The function is called again whenever
+            the executor breaks because its workers died.
+        workers: The number of points evaluated at a time.
+        timeout: Seconds after which a point is given up. Its worker cannot be stopped and counts as
+            busy until it returns.
     """
 
     def __init__(
@@ -62,33 +64,33 @@ class OnExecutor(Evaluator):
         self._waiting: deque[Point] = deque()
         self._running: dict[Future, _Running] = {}
         self._hung: set[Future] = set()
-        self._lost: EvaluatorLost | None = None
-        self._is_new = True  # nothing was submitted to the executor yet
-        self._suspects: set[int] = set()  # one of them may have killed its worker
+        self._lost: EvaluatorLostError | None = None
+        self._is_new = True  # whether nothing was submitted to the executor yet
+        self._suspects: set[int] = set()  # points that may have killed their worker
 
     @property
     def busy(self) -> int:
-        r"""How many points wait or are evaluated."""
+        r"""The number of points that wait or are being evaluated."""
         return len(self._waiting) + len(self._running)
 
     @property
     def free(self) -> int | None:
-        r"""Workers without a point."""
+        r"""The number of workers without a point."""
         return max(0, self._able - self.busy)
 
     @property
     def _able(self) -> int:
-        r"""Workers that do not hang."""
+        r"""The number of workers that do not hang."""
         self._hung = {future for future in self._hung if not future.done()}
         return self.workers - len(self._hung)
 
     def submit(self, points: Sequence[Point]) -> None:
-        r"""Evaluate these as workers become free."""
+        r"""Evaluate points as workers become free."""
         self._waiting += points
         self._start()
 
     def _start(self) -> None:
-        # Points that may have killed a worker are tried alone.
+        # Points that may have killed a worker are evaluated one at a time, to find which did.
         most = 1 if self._suspects else self._able
         under_way = sum(not future.done() for future in self._running)
         while self._waiting and under_way < most and self._lost is None:
@@ -97,8 +99,8 @@ class OnExecutor(Evaluator):
             dtype = None if self.by_index else str(point.x.dtype).removeprefix("torch.")
             try:
                 future = self._executor.submit(_call, self.objective, argument, dtype)
-            except RuntimeError as error:  # BrokenExecutor is one
-                if self._running:  # what becomes of these says more, and is not lost
+            except RuntimeError as error:  # a BrokenExecutor is a RuntimeError
+                if self._running:  # collect their results first
                     return
                 self._replace_executor(error)
                 continue
@@ -109,7 +111,7 @@ class OnExecutor(Evaluator):
             under_way += 1
 
     def collect(self) -> list[Answer]:
-        r"""Wait for the first results."""
+        r"""Wait for the first results, and return all that are available."""
         self._start()
         if self._lost is not None and not self._running:
             raise self._lost
@@ -128,7 +130,7 @@ class OnExecutor(Evaluator):
                 continue
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # SystemExit of a worker, for one
+            except BaseException as error:  # for example a SystemExit in a worker
                 value = error
             answers.append(self._answered(running, value))
         answers += self._timed_out()
@@ -142,7 +144,11 @@ class OnExecutor(Evaluator):
         return answer_of(running.point, value, running.seconds)
 
     def _after_a_death(self, broken: list[tuple[_Running, BrokenExecutor]]) -> list[Answer]:
-        r"""A worker has died, and all points under way with it: a single one is to blame."""
+        r"""Handle the death of a worker, which breaks all points being evaluated.
+
+        A point that was evaluated alone has killed its worker and fails, if a new executor can be
+        made. Otherwise all of the points become suspects and wait to be evaluated again.
+        """
         affected = [running for running, _ in broken] + list(self._running.values())
         error = broken[0][1]
         self._running = {}
@@ -176,34 +182,39 @@ class OnExecutor(Evaluator):
         return answers
 
     def _wait_for_hung(self) -> None:
-        r"""Every worker is busy with a point that was given up."""
+        r"""Wait until one of the hanging workers returns; all workers hang."""
         wait_for(self._hung, self._timeout, FIRST_COMPLETED)
         if not any(future.done() for future in self._hung):
-            raise EvaluatorLost(
-                f"all {self.workers} workers hang: none has returned in twice the time-out of "
-                f"{self._timeout:g} seconds"
+            raise EvaluatorLostError(
+                f"all {self.workers} workers hang: none has returned within twice the timeout of "
+                f"{self._timeout:g} seconds. Increase `timeout`, or check the objective"
             )
 
     def _replace_executor(self, error: BaseException) -> None:
-        r"""Or remember that there is none, once all that has come is handed over."""
+        r"""Replace a broken executor by a new one.
+
+        If that is impossible, :meth:`collect` raises an error once all results were returned.
+        """
         if self._make is None or self._is_new:
-            self._lost = EvaluatorLost(
-                f"the executor is broken ({error}): pass a function that makes one, such as "
-                "lambda: ProcessPoolExecutor(4), to go on after that"
+            self._lost = EvaluatorLostError(
+                f"the executor is broken ({error}): to continue after the death of a worker, pass "
+                "a function that makes an executor, such as lambda: ProcessPoolExecutor(4)"
             )
             return
         self._executor.shutdown(wait=False, cancel_futures=True)
         try:
             self._executor, self._hung, self._is_new = self._make(), set(), True
         except Exception as failure:
-            self._lost = EvaluatorLost(f"no new executor could be made: {failure}")
+            self._lost = EvaluatorLostError(
+                f"no new executor could be made ({failure}): check the function `executor`"
+            )
 
     def withdraw(self) -> None:
-        r"""Forget what waits for a worker."""
+        r"""Discard the points that wait for a worker."""
         self._waiting.clear()
 
     def close(self) -> None:
-        r"""Cancel what has not begun, and shut down an executor that was made here."""
+        r"""Cancel evaluations that have not started, and shut down an executor made here."""
         for future in self._running:
             future.cancel()
         if self._make is not None:
@@ -211,19 +222,22 @@ class OnExecutor(Evaluator):
 
 
 def num_workers(executor: Executor) -> int:
-    r"""How many points an executor can evaluate at a time, as far as it says."""
+    r"""Return the number of workers of an executor, or of cores if it is not known."""
     for name in ("_max_workers", "num_workers"):
         count = getattr(executor, name, None)
         if isinstance(count, int) and count > 0:
             return count
-    client = getattr(executor, "_client", None)  # Dask's
+    client = getattr(executor, "_client", None)  # of Dask
     if client is not None and hasattr(client, "nthreads"):
         return max(1, sum(client.nthreads().values()))
     return os.cpu_count() or 1
 
 
 def _call(objective: Objective, argument: Any, dtype: str | None) -> Any:
-    r"""In the worker: plain numbers travel better than tensors."""
+    r"""Call the objective in a worker.
+
+    The point is sent as plain numbers, which are simpler to transfer than tensors.
+    """
     if dtype is None:
         return objective(argument)
     return objective(torch.tensor(argument, dtype=getattr(torch, dtype), device="cpu"))

@@ -1,4 +1,4 @@
-r"""A journal as a table of plain columns."""
+r"""Convert a journal to a table of plain columns."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from pathlib import Path
 import torch
 
 from botorch_bkb.journal import Journal, Measurement
-from botorch_bkb.runs.loop import Past
-from botorch_bkb.runs.replay import read_past
+from botorch_bkb.runs.record import RunRecord, read_record
 from botorch_bkb.runs.result import Table, coordinates
 
 
 def read_journal(path: str | Path) -> Table:
-    r"""Every point of a run, one row each, also while the run goes on.
+    r"""Read a journal into a table with one row per point, even while its run continues.
 
-    Columns: ``t``, ``batch``, ``status`` (``done``, ``failed``, ``pending`` or ``skipped``),
-    ``reward``, ``variance``, ``error``, ``attempts``, ``seconds``; ``dictionary``, ``dimension``,
-    ``width``, ``asking``, ``telling`` and ``waiting`` of its batch; ``arm`` and the coordinates
-    ``x0 .. x{d-1}``. None where there is nothing. ``pandas.DataFrame(read_journal(path))`` makes a
-    data frame of it.
+    The columns of the point are ``t``, ``batch``, ``status`` (``done``, ``failed``, ``pending`` or
+    ``skipped``), ``reward``, ``variance``, ``error``, ``attempts`` and ``seconds``. The columns of
+    its batch are ``dictionary``, ``dimension``, ``width``, ``asking``, ``telling`` and ``waiting``.
+    The last columns are ``arm`` and the coordinates ``x0 .. x{d-1}``. Missing values are None. Use
+    ``pandas.DataFrame(read_journal(path))`` to get a data frame.
 
     Args:
         path: The journal.
 
     Returns:
-        The columns by name, lists of equal length.
+        The columns by name, as lists of equal length.
 
     Example:
         >>> import tempfile
@@ -41,23 +40,23 @@ def read_journal(path: str | Path) -> Table:
         ([0, 1, 2], ['done', 'done', 'done'])
     """
     with Journal.read(path) as journal:
-        return table_of(read_past(journal, journal.events()))
+        return table_of(read_record(journal, journal.events()))
 
 
-def table_of(past: Past) -> Table:
-    r"""One row for each point."""
-    points = [past.points[number] for number in sorted(past.points)]
+def table_of(record: RunRecord) -> Table:
+    r"""Convert a record to a table with one row per point, see :func:`read_journal`."""
+    points = [record.points[number] for number in sorted(record.points)]
     measured = Measurement._fields[1:]
     names = ("t", "batch", "status", "reward", "variance", "error", "attempts", "seconds")
     table: Table = {name: [] for name in (*names, *measured, "arm")}
     for point in points:
-        outcome = past.outcomes.get(point.number)
+        outcome = record.outcomes.get(point.number)
         row: list = [point.number, point.batch]
         if outcome is None:
             row += ["skipped" if point.id == -1 else "pending", *[None] * 5]
         else:
             row += ["failed" if outcome.reward is None else "done", *outcome[1:6]]
-        measurement = past.measurements.get(past.told.get(point.number, -1))
+        measurement = record.measurements.get(record.told.get(point.number, -1))
         row += measurement[1:] if measurement else [None] * len(measured)
         for name, value in zip(table, [*row, point.arm], strict=True):
             table[name].append(value)

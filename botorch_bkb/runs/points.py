@@ -1,4 +1,4 @@
-r"""Points on their way from a suggestion to an outcome."""
+r"""The points of a run: from a suggestion to a reward, and telling it to the optimizer."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from botorch_bkb.optimizers.reading import LARGEST
 
 logger = logging.getLogger("botorch_bkb")
 
-#: The id of a point that the optimizer does not know of.
+#: The id of a point that the optimizer does not know.
 UNKNOWN = -2
 
 
 class Point(NamedTuple):
     r"""One point of a run."""
 
-    number: int  #: its place among all points of the run
+    number: int  #: position among all points of the run
     x: Tensor  #: ``d`` coordinates
-    arm: int | None  #: its row in the arms; None over a box
-    id: int  #: by which the optimizer knows it; -1 if it expects no result of it
-    batch: int  #: how often the optimizer had been told results when it was asked
+    arm: int | None  #: row in the arms; None over a box
+    id: int  #: the optimizer's id; -1 if it expects no result
+    batch: int  #: number of tells before the point was asked
 
 
 class Reward(NamedTuple):
-    r"""A result that can be told."""
+    r"""A reward, and its noise variance if known."""
 
     value: float
     variance: float | None = None
 
 
 def points_of(suggestion: Suggestion, first: int, batch: int) -> list[Point]:
-    r"""The points of a suggestion, numbered from ``first``."""
+    r"""Return the points of a suggestion, numbered from ``first``."""
     arms = [None] * len(suggestion) if suggestion.indices is None else suggestion.indices.tolist()
     return [
         Point(first + i, suggestion.X[i], arm, id_, batch)
@@ -46,7 +46,7 @@ def points_of(suggestion: Suggestion, first: int, batch: int) -> list[Point]:
 
 
 def suggestion_of(points: list[Point]) -> Suggestion:
-    r"""What :meth:`~botorch_bkb.optimizers.Optimizer.ask` returned, or part of it."""
+    r"""Return points as a suggestion of :meth:`~botorch_bkb.optimizers.Optimizer.ask`."""
     X = torch.stack([point.x for point in points])
     arms = [point.arm for point in points if point.arm is not None]
     indices = torch.tensor(arms, device=X.device) if len(arms) == len(points) else None
@@ -54,20 +54,24 @@ def suggestion_of(points: list[Point]) -> Suggestion:
 
 
 def tell(optimizer: Optimizer, results: list[tuple[Point, Reward | None]]) -> None:
-    r"""Tell the optimizer what came of some points; None where nothing did.
+    r"""Tell the optimizer the rewards of some points, and give up points without one.
 
-    Variances are used if the noise is given or they came with the first results. A result the
-    optimizer refuses is left out.
+    Variances are used if the noise is known or if they came with the first results. A result that
+    the optimizer refuses is left out, with a warning.
+
+    Args:
+        optimizer: The optimizer.
+        results: Points and their rewards; None for a point that failed.
     """
     known = set(optimizer.pending.ids)
     results = [(p if p.id in known else p._replace(id=UNKNOWN), reward) for p, reward in results]
     rewarded = [(point, reward) for point, reward in results if reward is not None]
-    # First those with a variance: it is what the noise is known by from then on.
+    # Rewards with a variance come first: they make the noise known for all later tells.
     for has_variance in (True, False):
         group = [pair for pair in rewarded if (pair[1].variance is not None) is has_variance]
-        if not _told(optimizer, group):
+        if not _try_to_tell(optimizer, group):
             for pair in group:
-                if not _told(optimizer, [pair]):
+                if not _try_to_tell(optimizer, [pair]):
                     logger.warning("Point %d is left out: %s", pair[0].number, pair[1])
     left = set(optimizer.pending.ids)
     lost = [point for point, _ in results if point.id in left]
@@ -75,8 +79,8 @@ def tell(optimizer: Optimizer, results: list[tuple[Point, Reward | None]]) -> No
         optimizer.give_up(suggestion_of(lost))
 
 
-def _told(optimizer: Optimizer, group: list[tuple[Point, Reward]]) -> bool:
-    r"""Whether the optimizer has taken all of it; it has taken nothing otherwise."""
+def _try_to_tell(optimizer: Optimizer, group: list[tuple[Point, Reward]]) -> bool:
+    r"""Tell a group of results; return whether the optimizer took all of them, or else none."""
     if not group:
         return True
     variances: list[float | None] | None = [reward.variance for _, reward in group]
@@ -88,16 +92,19 @@ def _told(optimizer: Optimizer, group: list[tuple[Point, Reward]]) -> bool:
     try:
         optimizer.tell(suggestion, [reward.value for _, reward in group], variances)
     except (BotorchError, NotPSDError, torch.linalg.LinAlgError) as error:
-        logger.warning("The optimizer refuses %d results: %s", len(group), error)
+        logger.warning("The optimizer refused %d results: %s", len(group), error)
         return False
     return True
 
 
 def read_reward(value: Any) -> Reward:
-    r"""What an objective returned for one point: a reward, or a reward and its noise variance.
+    r"""Convert what an objective returned for one point to a reward.
+
+    Args:
+        value: A number, or a number and its noise variance.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The value is neither.
     """
     pair = value if isinstance(value, (tuple, list)) else (value,)
     try:
@@ -106,9 +113,9 @@ def read_reward(value: Any) -> Reward:
         raise ValueError(f"the objective returned {value!r}, not a number ({error})") from None
     if len(numbers) not in (1, 2) or not all(abs(number) < LARGEST for number in numbers):
         raise ValueError(
-            f"the objective returned {value!r}: a number below {LARGEST:g} is expected, or a "
-            "reward and its noise variance"
+            f"the objective must return a number below {LARGEST:g}, or such a reward and its "
+            f"noise variance, got {value!r}"
         )
     if len(numbers) == 2 and numbers[1] <= 0:
-        raise ValueError(f"the objective returned a noise variance of {numbers[1]}, not positive")
+        raise ValueError(f"the objective must return a positive noise variance, got {numbers[1]}")
     return Reward(*numbers)

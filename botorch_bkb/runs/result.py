@@ -1,4 +1,4 @@
-r"""What a run returns, and what its journal can be read as."""
+r"""The result of a run, and its conversion to tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Table = dict[str, list[Any]]
 
 
 class Failure(NamedTuple):
-    r"""A point of which nothing came."""
+    r"""A point whose evaluation failed in all attempts."""
 
     x: Tensor
     error: str
@@ -28,20 +28,21 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    r"""A run.
+    r"""The result of a run.
 
     Attributes:
-        X: ``n x d``, points with a result, in the order they were asked.
+        X: ``n x d`` points with a result, in the order they were asked.
         Y: ``n`` rewards.
         best: The recommended point; None if there was no result.
-        history: One row a result, plain columns: ``t`` (place among all points), ``batch``,
-            ``reward``, ``best`` (reward so far), ``dictionary``, ``dimension`` (effective),
-            ``width``, and ``asking``, ``telling`` and ``waiting``, the seconds of its batch.
-        failures: Points of which nothing came.
-        num_skipped: Points that were not evaluated, since they would have taught too little.
+        history: Plain columns with one row per result: ``t`` (position among all points),
+            ``batch``, ``reward``, ``best`` (the highest reward so far), ``dictionary``,
+            ``dimension`` (effective), ``width``, and the seconds of its batch ``asking``,
+            ``telling`` and ``waiting``.
+        failures: Points whose evaluation failed in all attempts.
+        num_skipped: The number of points skipped because they were not informative enough.
         stopped: Why the run ended.
-        seconds: How long it took, since it was begun or resumed.
-        optimizer: The optimizer, to go on with.
+        seconds: The duration of the run since it was started or resumed.
+        optimizer: The optimizer, which can be used further.
 
     Example:
         >>> import torch
@@ -70,19 +71,19 @@ class Result:
 
     @property
     def num_failed(self) -> int:
-        r"""Points of which nothing came."""
+        r"""The number of points whose evaluation failed in all attempts."""
         return len(self.failures)
 
     def spent(self, *what: str) -> Tensor:
-        r"""Seconds so far, after each result.
+        r"""Return the cumulative seconds after each result.
 
         Args:
-            what: Columns of the history: ``"asking"``, ``"telling"``, ``"waiting"``; the first
-                two, the optimizer's own, if there are none.
+            what: Columns of the history, out of ``"asking"``, ``"telling"`` and ``"waiting"``. The
+                default is the first two, the optimizer's own time.
 
         Returns:
-            ``n`` seconds, nondecreasing; those of a batch, which stand in each of its rows, count
-            once.
+            ``n`` nondecreasing seconds. The seconds of a batch are repeated in each of its rows of
+            the history, but counted once here.
         """
         kinds = ("asking", "telling", "waiting")
         columns = (self.history[name] for name in kinds)
@@ -96,16 +97,16 @@ class Result:
         return torch.tensor(totals, dtype=torch.float64)
 
     def to_csv(self, path: str | Path) -> None:
-        r"""The history, and the coordinates ``x0 .. x{d-1}``."""
+        r"""Write the history and the coordinates ``x0 .. x{d-1}`` to a CSV file."""
         write_csv(path, {**self.history, **coordinates(self.X)})
 
     def to_pandas(self) -> Any:
-        r"""The same as a ``pandas.DataFrame``."""
+        r"""Return the history and the coordinates ``x0 .. x{d-1}`` as a ``pandas.DataFrame``."""
         return data_frame({**self.history, **coordinates(self.X)})
 
 
 def coordinates(X: Tensor) -> Table:
-    r"""One column a coordinate."""
+    r"""Return one column per coordinate, named ``x0 .. x{d-1}``."""
     return {f"x{i}": column.tolist() for i, column in enumerate(X.mT)}
 
 
@@ -115,13 +116,13 @@ def history_table(
     told: dict[int, int],
     measurements: dict[int, Measurement],
 ) -> Table:
-    r"""One row for each point with a reward.
+    r"""Return the history of a run, with one row for each point with a reward.
 
     Args:
         points: All points.
-        outcomes: What came of them, by number.
-        told: The event in which each was told.
-        measurements: What was measured after each event.
+        outcomes: Outcomes by the number of their point.
+        told: The event in which the outcome of each point was told.
+        measurements: Measurements by event.
     """
     names = ("t", "batch", "reward", "best", *Measurement._fields[1:])
     rows = []
@@ -138,8 +139,25 @@ def history_table(
     return {name: list(column) for name, column in zip(names, columns, strict=True)}
 
 
-def rewarded(points: Sequence[Point], outcomes: dict[int, Outcome], like: Tensor) -> Any:
-    r"""Inputs, rewards and failures of all points; ``like`` is any ``r x d`` inputs."""
+def rewarded(
+    points: Sequence[Point],
+    outcomes: dict[int, Outcome],
+    dim: int,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> tuple[Tensor, Tensor, list[Failure]]:
+    r"""Collect the inputs and rewards of all points with a reward, and all failures.
+
+    Args:
+        points: All points.
+        outcomes: Outcomes by the number of their point.
+        dim: ``d``, the number of coordinates of a point.
+        dtype: The dtype of the inputs.
+        device: The device of the inputs.
+
+    Returns:
+        ``n x d`` inputs, ``n`` rewards, and the points that failed.
+    """
     X, Y, failures = [], [], []
     for point in points:
         outcome = outcomes.get(point.number)
@@ -150,12 +168,12 @@ def rewarded(points: Sequence[Point], outcomes: dict[int, Outcome], like: Tensor
         else:
             X.append(point.x)
             Y.append(outcome.reward)
-    inputs = torch.stack(X) if X else like[:0]
+    inputs = torch.stack(X) if X else torch.empty(0, dim, dtype=dtype, device=device)
     return inputs, torch.tensor(Y, dtype=torch.float64, device=inputs.device), failures
 
 
 def write_csv(path: str | Path, table: Table) -> None:
-    r"""A table of plain columns as a file."""
+    r"""Write a table of plain columns to a CSV file."""
     with open(path, "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(table)
@@ -163,7 +181,7 @@ def write_csv(path: str | Path, table: Table) -> None:
 
 
 def data_frame(table: Table) -> Any:
-    r"""A table of plain columns as a ``pandas.DataFrame``."""
+    r"""Convert a table of plain columns to a ``pandas.DataFrame``."""
     try:
         import pandas
     except ImportError as error:

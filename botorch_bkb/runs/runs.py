@@ -1,4 +1,4 @@
-r"""``run`` and ``resume``."""
+r"""``run`` and ``resume``: start a run, and continue one from its journal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from botorch_bkb.optimizers import Optimizer
 from botorch_bkb.runs.callbacks import Callback, ProgressBar
 from botorch_bkb.runs.evaluation import Evaluator, InOneCall, Objective
 from botorch_bkb.runs.executors import OnExecutor
-from botorch_bkb.runs.loop import Loop, Past
+from botorch_bkb.runs.loop import Loop
+from botorch_bkb.runs.record import RunRecord
 from botorch_bkb.runs.replay import replayed
 from botorch_bkb.runs.result import Result
 from botorch_bkb.runs.settings import constructed, described
@@ -40,41 +41,45 @@ def run(
     timeout: float | None = None,
     by_index: bool = False,
 ) -> Result:
-    r"""Ask, evaluate and tell until a budget is spent.
+    r"""Optimise an objective: ask, evaluate and tell until a budget is spent.
 
-    Without an executor ``objective`` is called with whole batches, a ``q x d`` tensor, and returns
-    ``q`` rewards. With one it is called with one point, a ``d`` tensor, and returns a number. In
-    place of rewards it may return a pair: rewards and their noise variances.
+    Without an executor, ``objective`` is called with whole batches. It takes a ``q x d`` tensor and
+    returns ``q`` rewards. With an executor, it is called with single points. It takes a ``d``
+    tensor and returns a number. Instead of rewards it may return a pair: rewards and their noise
+    variances.
 
-    Outcomes are written to the journal as they arrive. The optimizer is told a batch's results
-    together, in the order they were asked: it could not use them earlier, and the run does not
-    depend on which worker was faster. With ``asynchronous=True`` it is told them as they arrive,
-    and free workers get new points, chosen with those still out counted as picked, as far as the
-    batch rule allows: BKB's allows none, BBKB's and GP-BUCB's as many as their threshold says.
+    Outcomes are written to the journal as they arrive. The optimizer is told the results of a batch
+    together, in the order they were asked. It could not use them earlier, and the run does not
+    depend on the speed of the workers.
 
-    An evaluation that raises, returns anything but a finite number, or takes longer than
-    ``timeout`` is repeated ``retries`` times, then left out; the run goes on.
+    With ``asynchronous=True`` the optimizer is told each result as it arrives, and free workers get
+    new points. Points that are still being evaluated count as picked when new ones are chosen. The
+    batch rule limits their number: BKB allows none, BBKB and GP-BUCB as many as their threshold
+    permits.
+
+    An evaluation fails if it raises, returns anything but a finite number, or takes longer than
+    ``timeout``. It is repeated ``retries`` times and then left out, and the run continues.
 
     Args:
-        optimizer: Any of the optimizers, new or not. Points it has pending are evaluated first.
-        objective: What is to be maximised.
-        budget: How many points, skipped and failed ones included.
+        optimizer: Any of the optimizers, new or used. Its pending points are evaluated first.
+        objective: The function to maximise.
+        budget: The number of points, including skipped and failed ones.
         executor: Any ``concurrent.futures.Executor``: threads, processes,
-            ``dask.distributed.Client.get_executor()``, ``mpi4py.futures.MPIPoolExecutor``; or a
-            function that makes one, called again when its workers have died.
-        journal: A file to be written, from which :func:`resume` goes on.
-        callbacks: See :class:`~botorch_bkb.Callback`.
-        progress: Whether to show a progress bar; there is none where output is no terminal.
-        asynchronous: Whether stragglers keep others waiting.
-        workers: How many points are evaluated at a time on the executor; what it says itself by
-            default.
+            ``dask.distributed.Client.get_executor()`` or ``mpi4py.futures.MPIPoolExecutor``. A
+            function that makes one is also allowed, and called again whenever its workers died.
+        journal: A new file for the journal, from which :func:`resume` can continue.
+        callbacks: Callbacks, see :class:`~botorch_bkb.Callback`.
+        progress: Whether to show a progress bar, if the output is a terminal.
+        asynchronous: Whether to tell each result as it arrives instead of whole batches.
+        workers: The number of points evaluated at a time on the executor; by default the number of
+            its workers.
         retries: How often a failed evaluation is repeated.
         timeout: Seconds an evaluation on an executor may take.
-        by_index: Whether ``objective`` takes rows of the arms (a ``q`` tensor, or one int) in place
-            of inputs.
+        by_index: Whether ``objective`` takes row indices of the arms (a ``q`` tensor, or one int)
+            instead of inputs.
 
     Returns:
-        Points, rewards, the recommended point and the history. After Ctrl-C, what there is so far.
+        Points, rewards, the recommended point and the history. After Ctrl-C, the results so far.
 
     Example:
         >>> import torch
@@ -93,18 +98,26 @@ def run(
     }
     check_options(options, optimizer, executor, workers, callbacks)
     with ExitStack() as cleanup:
-        book = None
+        opened = None
         if journal is not None:
             settings = {
                 "library": __version__,
                 "optimizer": described(optimizer),
-                "dtype": str(optimizer.tables.arms.dtype).removeprefix("torch."),
+                "dtype": str(optimizer.dtype).removeprefix("torch."),
                 "run": options,
             }
-            book = cleanup.enter_context(Journal.create(journal, settings))
-            book.snapshot(optimizer.state_dict())
+            opened = cleanup.enter_context(Journal.create(journal, settings))
+            opened.snapshot(optimizer.state_dict())
         return _run(
-            optimizer, objective, options, executor, workers, book, callbacks, progress, Past()
+            optimizer,
+            objective,
+            options,
+            executor,
+            workers,
+            opened,
+            callbacks,
+            progress,
+            RunRecord(),
         )
 
 
@@ -119,25 +132,25 @@ def resume(
     progress: bool = True,
     workers: int | None = None,
 ) -> Result:
-    r"""Go on with a run from its journal, as if it had never stopped.
+    r"""Continue a run from its journal, as if it had never stopped.
 
-    Points that were asked and have no outcome are evaluated again; no outcome in the journal is
-    asked for twice. On the machine that began it, the run is the same, to the last bit, as one that
-    was not interrupted (with ``asynchronous=True``, up to the order in which results arrive).
+    Points that were asked and have no outcome are evaluated again. Points with an outcome in the
+    journal are not. On the machine that started it, the run is the same, to the last bit, as one
+    that was not interrupted (with ``asynchronous=True``, up to the order in which results arrive).
 
     Args:
-        journal: The file.
+        journal: The file of the journal.
         objective: As for :func:`run`.
-        optimizer: Needed where the journal could not keep an argument, such as a function; to be
-            constructed as it was for the run.
-        budget: A new budget for the whole run; what it was by default.
+        optimizer: An optimizer constructed as it was for the run. Needed only if the journal could
+            not store one of its arguments, such as a function.
+        budget: A new budget for the whole run; by default the previous one.
         executor: As for :func:`run`.
         callbacks: As for :func:`run`.
         progress: As for :func:`run`.
         workers: As for :func:`run`.
 
     Returns:
-        As :func:`run`, for the whole run.
+        The result of the whole run, as for :func:`run`.
 
     Raises:
         JournalError: The file is damaged, in use, or not a journal.
@@ -156,15 +169,15 @@ def resume(
         >>> torch.equal(result.X[:3], begun.X), len(result.Y)
         (True, 5)
     """
-    with Journal.append(journal) as book:
-        book.check()
-        settings = book.settings
+    with Journal.append(journal) as opened:
+        opened.check()
+        settings = opened.settings
         missing = {"run", "optimizer"} - set(settings)
         if optimizer is None:
             if missing:
                 raise JournalError(
-                    f"{journal} has lost its settings: pass `optimizer`, constructed as it was, "
-                    "and `budget`."
+                    f"{journal} has lost its settings: pass `optimizer`, constructed as it was for "
+                    "the run, and `budget`."
                 )
             optimizer = constructed(settings["optimizer"])
         options = {"budget": budget, "asynchronous": False, "retries": 0, "timeout": None}
@@ -172,11 +185,11 @@ def resume(
         if budget is not None:
             options["budget"] = budget
         check_options(options, optimizer, executor, workers, callbacks)
-        past = replayed(book, optimizer)
+        record = replayed(opened, optimizer)
         if options != settings.get("run"):
-            book.set("run", options)
+            opened.set("run", options)
         return _run(
-            optimizer, objective, options, executor, workers, book, callbacks, progress, past
+            optimizer, objective, options, executor, workers, opened, callbacks, progress, record
         )
 
 
@@ -189,7 +202,7 @@ def _run(
     journal: Journal | None,
     callbacks: Sequence[Callback],
     progress: bool,
-    past: Past,
+    record: RunRecord,
 ) -> Result:
     evaluator: Evaluator
     if executor is None:
@@ -199,7 +212,7 @@ def _run(
             objective, options["by_index"], executor, workers, options["timeout"]
         )
     budget = options["budget"]
-    done = len(past.points) - len(past.open)
+    done = len(record.points) - len(record.open)
     shown = [ProgressBar(budget, done)] if progress else []
     loop = Loop(
         optimizer,
@@ -209,7 +222,7 @@ def _run(
         callbacks=[*shown, *callbacks],
         asynchronous=options["asynchronous"],
         retries=options["retries"],
-        past=past,
+        record=record,
     )
     try:
         return loop.run()
@@ -225,34 +238,40 @@ def check_options(
     workers: int | None,
     callbacks: Sequence[Callback],
 ) -> None:
-    r"""Raise where arguments of a run make no sense."""
+    r"""Raise an ``InputDataError`` if the arguments of a run are invalid."""
     if not isinstance(optimizer, Optimizer):
         raise InputDataError(
-            f"run needs one of the optimizers, such as BBKB(arms), got {type(optimizer).__name__}."
+            f"optimizer must be one of the optimizers, got {type(optimizer).__name__}: pass for "
+            "example BBKB(arms)."
         )
     if options["budget"] is None:
-        raise InputDataError("budget must be given: the journal does not know it.")
+        raise InputDataError(
+            "budget must be given, got None, and the journal has lost it: pass `budget`."
+        )
     check_positive_integer("budget", options["budget"])
     check_positive_integer("workers", workers)
     retries = options["retries"]
     if not isinstance(retries, int) or retries < 0:
-        raise InputDataError(f"retries must be a whole number, 0 or more, got {retries!r}.")
+        raise InputDataError(f"retries must be an integer of at least 0, got {retries!r}.")
     check_between("timeout", options["timeout"], 0, float("inf"))
     if not isinstance(callbacks, Sequence) or not all(isinstance(c, Callback) for c in callbacks):
         raise InputDataError(
-            "callbacks must be a list of objects of classes derived from Callback, such as "
-            f"[StopAfter(60)], got {callbacks!r}."
+            "callbacks must be a list of instances of Callback, such as [StopAfter(60)], got "
+            f"{callbacks!r}."
         )
     if executor is None:
         for name, value in {**options, "workers": workers}.items():
             if name in ("timeout", "asynchronous", "workers") and value:
                 raise InputDataError(
-                    f"{name} needs an executor: evaluations are made in one call without."
+                    f"{name} needs an executor, got None: pass `executor`. Without an executor, "
+                    "each batch is evaluated in one call."
                 )
     elif not (hasattr(executor, "submit") or callable(executor)):
         raise InputDataError(
             "executor must be a concurrent.futures.Executor or a function that makes one, got "
-            f"{type(executor).__name__}."
+            f"{type(executor).__name__}: pass for example ThreadPoolExecutor(4)."
         )
     if options["by_index"] and not optimizer.domain.num_arms:
-        raise InputDataError("by_index=True needs an optimizer over arms: a box has no rows.")
+        raise InputDataError(
+            "by_index=True needs an optimizer over arms, got one over a box: a box has no rows."
+        )

@@ -70,7 +70,7 @@ def test_only_the_first_and_the_last_snapshot_are_kept(path):
 
 def test_a_file_that_exists_is_not_overwritten(path):
     Journal.create(path, {}).close()
-    with pytest.raises(JournalError, match=r"exists\. Choose another name; or, to go on"):
+    with pytest.raises(JournalError, match=r"exists\. Choose another name, or continue"):
         Journal.create(path, {})
     with Journal.append(path) as journal:
         fill(journal, 0, 2)

@@ -236,7 +236,7 @@ def child(make, path, log, budget, **options):
         try:
             resume(path, objective, **given)
         except JournalError as error:
-            if "no journal" not in str(error) and "first page" not in str(error):
+            if "no journal" not in str(error) and "not a journal" not in str(error):
                 raise
             run(make(), objective, budget, journal=path, **given, **options)
         code = 0

@@ -222,7 +222,7 @@ def test_gap():
 def test_seconds():
     result = run(bbkb(BKB), lambda X: (time.sleep(0.05), value(X))[1], 500,
                  callbacks=[StopAfter(0.2)])  # fmt: skip
-    assert "seconds are over" in result.stopped and 2 <= len(result.Y) < 50
+    assert "time limit of 0.2 seconds" in result.stopped and 2 <= len(result.Y) < 50
 
 
 def test_stopping_begins_no_more_evaluations(tmp_path):

@@ -1,8 +1,10 @@
-r"""Ax integration (extra ``ax``); importing it lets Ax save and load our classes.
+r"""Ax integration (extra ``ax``).
 
-Two ways to use it: :class:`BKBNode` hands all trials to an algorithm of this package;
-:func:`dtcgp_generation_strategy` keeps Ax's own generator and gives it a model that scales. The
-model alone goes into any specification of Ax's:
+Importing this module registers the package's classes with Ax's storage.
+
+There are two ways to use it. With :class:`BKBNode`, an algorithm of this package generates all
+trials. :func:`dtcgp_generation_strategy` keeps Ax's own generator and gives it a model that scales.
+The model alone can be used in any Ax surrogate specification:
 
 Example:
     >>> from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec

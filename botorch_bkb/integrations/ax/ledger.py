@@ -1,4 +1,4 @@
-r"""Which of Ax's trials carries which point of an optimizer, and what has become of it."""
+r"""A record of which Ax trial evaluates which suggested point, and of the trial's outcome."""
 
 from __future__ import annotations
 
@@ -13,74 +13,76 @@ from ax.core.trial_status import TrialStatus
 
 from botorch_bkb.optimizers.reading import LARGEST
 
-#: Whose results count.
+#: Statuses of trials whose results count.
 DONE = (TrialStatus.COMPLETED, TrialStatus.EARLY_STOPPED)
-#: Whose results will not come.
+#: Statuses of trials that will have no result.
 LOST = (TrialStatus.FAILED, TrialStatus.ABANDONED, TrialStatus.STALE)
 
-#: Decimals that Ax stores of a result.
+#: Number of decimals of a result that Ax stores.
 DECIMALS = 10
-#: Smaller results would lose more than a hundredth of a percent.
+#: Rounding could change smaller results by more than a hundredth of a percent.
 SMALLEST = 1e-6
 
 
 class Result(NamedTuple):
     r"""The result of one arm of a trial."""
 
-    id: int | None  #: of the point it answers; None if nobody asked
+    id: int | None  #: id of the suggested point; None if the optimizer did not suggest it
     parameters: dict[str, Any]
     mean: float
     sem: float
 
 
-class News(NamedTuple):
-    r"""What has happened since the last reading, in the order of the trials."""
+class TrialUpdates(NamedTuple):
+    r"""Results and losses since the last reading of an experiment, in the order of the trials."""
 
     results: list[Result]
-    lost: list[int]  #: ids of points no result will come of
+    lost: list[int]  #: ids of points that will have no result
 
 
 @dataclass
 class Ledger:
-    r"""Points handed out and trials awaited; a reading costs what is new or still open.
+    r"""A record of the suggested points and of the trials that evaluate them.
+
+    The cost of a reading depends only on the number of new and open trials.
 
     Attributes:
-        seen: Trials below this index are known.
-        loose: Points handed out that no trial carries yet, by id.
-        open: Ids of the points of trials that are not over, by trial and arm; None where nobody
-            asked.
+        seen: Number of trials read so far.
+        loose: Suggested points that belong to no trial yet, by id.
+        open: Point ids of unfinished trials, by trial and arm; None for arms that the optimizer did
+            not suggest.
     """
 
     seen: int = 0
     loose: dict[int, dict[str, Any]] = field(default_factory=dict)
     open: dict[int, dict[str, int | None]] = field(default_factory=dict)
 
-    def read(self, experiment: Experiment, node: str, metric: str) -> News:
-        r"""Match new trials with points handed out, and close those that are over.
+    def read(self, experiment: Experiment, node: str, metric: str) -> TrialUpdates:
+        r"""Match new trials with suggested points, and close the trials that have ended.
 
         Args:
-            experiment: Whose trials are read.
-            node: Name of the node that handed the points out.
-            metric: The objective.
+            experiment: Experiment whose trials are read.
+            node: Name of the node that suggested the points.
+            metric: Name of the objective metric.
         """
         trials = experiment.trials
         while self.seen in trials:
             self.open[self.seen] = {}
             self.seen += 1
-        news = News([], [])
+        updates = TrialUpdates([], [])
         for index in sorted(self.open):
             self._match(trials[index], node)
         done = [index for index in sorted(self.open) if trials[index].status in DONE]
         values = _values(experiment, done, metric) if done else {}
         for index in done:
-            news.results.extend(self._close(trials[index], values))
+            updates.results.extend(self._close(trials[index], values))
         for index in list(self.open):
             if index in done or trials[index].status in LOST:
-                news.lost.extend(id_ for id_ in self.open[index].values() if id_ is not None)
+                updates.lost.extend(id_ for id_ in self.open[index].values() if id_ is not None)
                 self.open[index] = dict.fromkeys(self.open[index])
             if trials[index].status in LOST or (index in done and not self.open[index]):
                 del self.open[index]
-        return news
+        return updates
 
     def _match(self, trial: BaseTrial, node: str) -> None:
         known = self.open[trial.index]
@@ -96,7 +98,7 @@ class Ledger:
                     del self.loose[id_]
 
     def _close(self, trial: BaseTrial, values: dict) -> Iterator[Result]:
-        r"""Results of a trial that is over; arms without one stay open."""
+        r"""Yield the results of a trial that has ended. Arms without a result stay open."""
         known = self.open[trial.index]
         for arm in trial.arms:
             mean, sem = values.get((trial.index, arm.name), (math.nan, math.nan))
@@ -104,7 +106,7 @@ class Ledger:
                 yield Result(known.pop(arm.name), arm.parameters, mean, sem)
 
     def to_dict(self) -> dict[str, Any]:
-        r"""Of lists, numbers and strings."""
+        r"""Return the record as lists, numbers and strings."""
         return {
             "seen": self.seen,
             "loose": [[id_, point] for id_, point in self.loose.items()],
@@ -113,7 +115,7 @@ class Ledger:
 
     @classmethod
     def from_dict(cls, saved: dict[str, Any]) -> Ledger:
-        r"""The inverse."""
+        r"""Restore a record from the output of :meth:`to_dict`."""
         arms = {index: dict(map(tuple, items)) for index, items in saved["open"]}
         return cls(saved["seen"], dict(map(tuple, saved["loose"])), arms)
 
@@ -121,7 +123,7 @@ class Ledger:
 def _values(
     experiment: Experiment, indices: list[int], metric: str
 ) -> dict[tuple[int, str], tuple[float, float]]:
-    r"""The last mean and standard error of each arm of some trials."""
+    r"""Return the last mean and standard error of each arm of the given trials."""
     df = experiment.lookup_data(trial_indices=indices).df
     df = df[df["metric_name"] == metric]
     keys = zip(df["trial_index"].tolist(), df["arm_name"].tolist(), strict=True)
@@ -130,8 +132,8 @@ def _values(
 
 
 def _as_stored(value: float) -> float:
-    r"""To ten decimals, which is what Ax stores: a reload changes nothing then.
+    r"""Round a value to the ten decimals that Ax stores, so that a reload changes nothing.
 
-    Values too small for that are read in full.
+    Values too small for that are not rounded.
     """
     return round(value, DECIMALS) if abs(value) >= SMALLEST else value

@@ -1,4 +1,4 @@
-r"""``BKBNode``: the algorithms of this package as a node of Ax's generation strategies."""
+r"""``BKBNode``, a generation node of Ax that runs the algorithms of this package."""
 
 from __future__ import annotations
 
@@ -27,42 +27,44 @@ from botorch_bkb.validation import check_positive_integer
 
 
 class BKBNode(ExternalGenerationNode):
-    r"""An algorithm of this package as the generator of Ax's trials.
+    r"""An Ax generation node that generates trials with an algorithm of this package.
 
-    It has its own initial design and should be the first node; trials of nodes before it, and
-    attached ones, are told as results nobody asked for. (After another node ask for one trial
-    first: Ax does not ask how many there can be before it changes nodes.) A trial's result is read
-    once, when it is completed or stopped early. Failed and abandoned trials are given up; a trial
-    that is completed without data is given up too and told when data come. Points whose trial was
-    never made are offered again. Asked for more while a batch is closed, Ax raises
-    ``DataRequiredError``; ``client.get_next_trials(max_trials=k)`` hands out what the batch has
-    left, at most ``lookahead``.
+    The node has its own initial design and should be the first node of a strategy. It learns from
+    the trials of earlier nodes and from attached trials as well. (After another node, ask for one
+    trial first: Ax changes nodes without asking how many trials are available.)
 
-    Standard errors: if all of the first results have a positive one, their squares are the noise
-    variances, and later results without (NaN or 0) get the mean of the first. Otherwise noise is
-    fitted and standard errors are ignored, unless ``noise_var`` is given, which then stands for
-    those missing.
+    The node reads a trial's result once, when the trial is completed or stopped early. Failed and
+    abandoned trials are given up. So is a trial completed without data, but its data are told if
+    they arrive later. Points for which Ax created no trial are suggested again. While a batch is
+    closed, Ax raises ``DataRequiredError``. ``client.get_next_trials(max_trials=k)`` returns the
+    remaining points of the batch, at most ``lookahead``.
 
-    Saved and loaded, by JSON or SQL, it goes on as if it had never stopped. Since Ax stores ten
-    decimals of a result, results are rounded to these beforehand; values below 1e-6 are not, and
-    should be rescaled if that matters.
+    If all of the first results have a positive standard error, the squared standard errors are the
+    noise variances. Later results without one (NaN or 0) get the mean variance of the first
+    results. Otherwise the noise is fitted and standard errors are ignored, unless ``noise_var`` is
+    given. In that case ``noise_var`` replaces missing standard errors.
 
-    What is proved of an algorithm holds for the box that the search space becomes, as its class
-    says; the defaults are heuristic. Choices are numbers to the kernel: values with neighbouring
-    numbers are taken to be alike, which for unordered choices means nothing.
+    A node that is saved and loaded, by JSON or SQL, continues exactly as the original would. Ax
+    stores ten decimals of a result, so the node rounds results to ten decimals first. It does not
+    round values below 1e-6. Rescale such results if this matters.
+
+    The guarantees in the docstring of each algorithm hold for the box that encodes the search
+    space. The defaults are heuristic. The kernel sees choices as numbers and treats values with
+    close numbers as similar, which is arbitrary for unordered choices.
 
     Args:
-        algorithm: ``"BBKB"``, ``"BKB"``, ``"GPUCB"``, ``"GPBUCB"``, ``"AdaBKB"``, ``"AdaBBKB"``
-            (both without integers, choices and constraints), ``"CompressedUCB"``, ``...``
-        name: Of the node; the algorithm by default.
+        algorithm: Name of an optimizer class: ``"BBKB"``, ``"BKB"``, ``"GPUCB"``, ``"GPBUCB"``,
+            ``"AdaBKB"``, ``"AdaBBKB"`` (both without integers, choices and constraints),
+            ``"CompressedUCB"``, ``...``
+        name: Name of the node; by default the algorithm.
         seed: Seed of all randomness.
-        lookahead: The most trials one call makes; best the ``max_trials`` you ask for. Ax does
-            not say how many it wants when several are wanted, so as many points are picked; those
-            left over serve the next call, unless results come first.
-        transition_criteria: When to go on to another node.
+        lookahead: Largest number of trials per call, ideally your ``max_trials``. Ax does not say
+            how many of several trials it wants, so the node selects this many points. Those left
+            over serve the next call, unless results arrive first.
+        transition_criteria: Criteria for moving on to another node.
         suggested_experiment_status: See Ax.
-        options: Further arguments of the algorithm's class, in units of the box: logarithms for
-            logarithmic ranges. Functions, and kernels of your own or with priors, cannot be saved.
+        options: Further arguments of the algorithm's class, in units of the box (logarithms for
+            logarithmic ranges). Functions, custom kernels and kernels with priors cannot be saved.
             Compressed algorithms evaluate uninformative points by default;
             ``on_uninformative="stop"`` raises Ax's ``OptimizationComplete`` instead.
 
@@ -100,8 +102,8 @@ class BKBNode(ExternalGenerationNode):
             options.setdefault("on_uninformative", "evaluate")
             if options["on_uninformative"] == "skip":
                 raise UnsupportedError(
-                    'Ax evaluates every trial: pass on_uninformative="evaluate" or "stop", got '
-                    '"skip".'
+                    'Ax evaluates every trial, got on_uninformative="skip": pass "evaluate" or '
+                    '"stop".'
                 )
         super().__init__(
             name=name or algorithm,
@@ -116,17 +118,17 @@ class BKBNode(ExternalGenerationNode):
 
     @property
     def optimizer(self) -> Optimizer | None:
-        r"""What picks the points; None before the first trial."""
+        r"""The optimizer that selects the points, or None before the first trial."""
         return None if self._run is None else self._run.optimizer
 
     # ------------------------------------------------------------------ what Ax calls
 
     def update_generator_state(self, experiment: Experiment, data: Data) -> None:
-        r"""Tell the optimizer what is new.
+        r"""Tell the optimizer the new results of an experiment.
 
         Args:
-            experiment: Whose trials and data are read.
-            data: Not looked at: the experiment has the same, and is asked for what is new only.
+            experiment: Experiment whose trials and data are read.
+            data: Not used. The node reads only the new data, from the experiment itself.
         """
         run = self._run or self._resumed(experiment)
         if run is None or not run.is_of(experiment):
@@ -139,10 +141,10 @@ class BKBNode(ExternalGenerationNode):
         run.catch_up(experiment, self.name)
 
     def get_next_candidate(self, pending_parameters: list[TParameterization]) -> TParameterization:
-        r"""The next point.
+        r"""Return the parameters of the next point.
 
         Args:
-            pending_parameters: Not looked at: the optimizer knows them.
+            pending_parameters: Not used. The optimizer knows them.
         """
         assert self._run is not None, "update_generator_state comes first"
         try:
@@ -151,13 +153,13 @@ class BKBNode(ExternalGenerationNode):
             raise DataRequiredError(
                 f"The batch of {self.name} is closed: complete some trials, or mark them as failed "
                 "or abandoned, then ask again. (The first call after another node may ask for more "
-                f"than there is: call again, for what was picked is kept. {error})"
+                f"trials than available: call again, since selected points are kept. {error})"
             ) from error
         except ConvergedError as error:
             raise OptimizationComplete(str(error)) from error
 
     def new_trial_limit(self, raise_generation_errors: bool = False) -> int:
-        r"""How many trials can be made now: what is left of the batch, up to ``lookahead``."""
+        r"""Return the number of points left in the batch, at most ``lookahead``."""
         limit = super().new_trial_limit(raise_generation_errors=raise_generation_errors)
         self.update_generator_state(self.experiment, Data())
         assert self._run is not None
@@ -181,7 +183,7 @@ class BKBNode(ExternalGenerationNode):
     # ------------------------------------------------------------------ saving
 
     def to_dict(self) -> dict[str, Any]:
-        r"""Everything a node needs to go on, for Ax's encoder."""
+        r"""Return everything needed to restore the node, for Ax's encoder."""
         run, saved = self._run, self._saved
         if run is not None:
             saved = {
@@ -210,8 +212,8 @@ class BKBNode(ExternalGenerationNode):
             return to_text(self.options)
         except NotWritable as error:
             raise JSONEncodeError(
-                f"BKBNode cannot be saved with {error} among its options: numbers, strings, lists, "
-                "dictionaries, tensors and gpytorch's own kernels without priors can be."
+                f"BKBNode cannot be saved with {error} among its options: use numbers, strings, "
+                "lists, dictionaries, tensors and gpytorch's own kernels without priors."
             ) from error
 
     @classmethod
@@ -222,15 +224,15 @@ class BKBNode(ExternalGenerationNode):
         previous_node_name: str | None = None,
         **arguments: Any,
     ) -> BKBNode:
-        r"""The inverse, of what Ax's decoder has read."""
+        r"""Restore a node from the output of :meth:`to_dict`, as read by Ax's decoder."""
         node = cls(**arguments, **from_text(options))
         node._saved, node._previous_node_name = saved, previous_node_name
         return node
 
     def _resumed(self, experiment: Experiment) -> Run | None:
-        r"""The run that was saved."""
+        r"""Return the saved run, or None if there is none for this experiment."""
         saved = self._saved
-        # SQL storage keeps whole seconds.
+        # Ax's SQL storage keeps times in whole seconds.
         if saved is None or abs(saved["created"] - created(experiment)) > 1:
             return None
         space, goal = AxSpace(experiment.search_space), read_goal(experiment)
@@ -247,7 +249,7 @@ class BKBNode(ExternalGenerationNode):
 
 
 def bkb_generation_strategy(algorithm: str = "BBKB", **arguments: Any) -> GenerationStrategy:
-    r"""A strategy of one :class:`BKBNode`.
+    r"""Return a generation strategy with a single :class:`BKBNode`.
 
     Args:
         algorithm: See :class:`BKBNode`.

@@ -1,4 +1,4 @@
-r"""Tells Ax's storage about our classes."""
+r"""Registration of the package's classes with Ax's storage."""
 
 from __future__ import annotations
 

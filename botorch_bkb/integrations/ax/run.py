@@ -1,4 +1,4 @@
-r"""An optimizer at work on one of Ax's experiments."""
+r"""The state of an optimizer that runs on one Ax experiment."""
 
 from __future__ import annotations
 
@@ -19,36 +19,37 @@ from botorch_bkb.runs.points import UNKNOWN, Point, Reward, tell
 logger = logging.getLogger(__name__)
 
 CHANGED = (
-    "The search space or the objective has changed since the first trial, which BKBNode does not "
-    "support: start a new generation strategy; it learns from all earlier trials."
+    "BKBNode needs the same search space and objective in all trials, but one of them has changed "
+    "since the first trial: start a new generation strategy, which learns from all earlier trials."
 )
 
 
 def created(experiment: Experiment) -> float:
-    r"""When an experiment was created, in seconds."""
+    r"""Return the time at which an experiment was created, in seconds."""
     return experiment.time_created.timestamp()
 
 
 def described(space: AxSpace, goal: Goal) -> str:
-    r"""What must not change while a node is at work."""
+    r"""Describe the search space and objective, which must not change during a run."""
     return repr((space.box, space.fixed, goal))
 
 
 @dataclass
 class Run:
-    r"""An optimizer at work on an experiment.
+    r"""An optimizer that runs on an Ax experiment.
 
     Attributes:
-        experiment: Its name.
-        created: When it was created, in seconds.
-        space: Its search space.
-        goal: Its objective.
-        optimizer: Over the box.
-        ledger: Which trial carries which point.
-        noise: Noise variance of results that come without; 0 if it is fitted, None before the
-            first result.
-        ahead: Points picked and not handed out, each with the state before it.
-        offered: How many loose points were handed out since the last reading.
+        experiment: Name of the experiment.
+        created: Time at which the experiment was created, in seconds.
+        space: Search space of the experiment.
+        goal: Objective of the experiment.
+        optimizer: Optimizer over the box.
+        ledger: Record of which trial evaluates which point.
+        noise: Noise variance of results without a standard error; 0 if the noise is fitted, None
+            before the first result.
+        ahead: Points selected but not yet returned to Ax, each with the optimizer's state before
+            it.
+        offered: Number of loose points returned to Ax since the last reading.
     """
 
     experiment: str | None
@@ -63,28 +64,28 @@ class Run:
 
     @property
     def state(self) -> dict[str, Any]:
-        r"""Of the optimizer, as if nothing had been picked ahead."""
+        r"""The optimizer's state without the points in ``ahead``."""
         return self.ahead[0][0] if self.ahead else self.optimizer.state_dict()
 
     def is_of(self, experiment: Experiment) -> bool:
-        r"""Whether it has worked on this experiment."""
+        r"""Return whether the run belongs to this experiment."""
         same = self.experiment == experiment._name and self.created == created(experiment)
         return same and self.ledger.seen <= len(experiment.trials)
 
     def catch_up(self, experiment: Experiment, node: str) -> None:
-        r"""Tell what is new."""
+        r"""Tell the optimizer the new results and losses of an experiment."""
         space, goal = AxSpace(experiment.search_space), read_goal(experiment)
         if described(space, goal) != described(self.space, self.goal):
             raise UnsupportedError(CHANGED)
-        news = self.ledger.read(experiment, node, goal.metric)
+        updates = self.ledger.read(experiment, node, goal.metric)
         self.offered = 0
-        if not (news.results or news.lost):
+        if not (updates.results or updates.lost):
             return
         if self.ahead:
             self.optimizer.load_state_dict(self.state)
             self.ahead.clear()
-        self._tell(news.results)
-        if lost := set(news.lost):
+        self._tell(updates.results)
+        if lost := set(updates.lost):
             pending = self.optimizer.pending
             gone = torch.tensor([id_ in lost for id_ in pending.ids], dtype=torch.bool)
             self.optimizer.give_up(pending[gone])
@@ -124,7 +125,7 @@ class Run:
         ]
 
     def look_ahead(self, most: int) -> int:
-        r"""How many points can be handed out now, up to ``most``."""
+        r"""Select points ahead, and return how many are available, at most ``most``."""
         waiting = len(self.ledger.loose) - self.offered
         while waiting + len(self.ahead) < most:
             before = self.optimizer.state_dict()
@@ -135,7 +136,7 @@ class Run:
         return waiting + len(self.ahead)
 
     def next_point(self) -> dict[str, Any]:
-        r"""A loose point, one picked ahead, or a new one."""
+        r"""Return a loose point if there is one, else one from ``ahead``, else a new one."""
         loose = self.ledger.loose
         if self.offered == len(loose):
             suggestion = self.ahead.pop(0)[1] if self.ahead else self.optimizer.ask(1)

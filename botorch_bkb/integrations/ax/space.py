@@ -1,4 +1,4 @@
-r"""Ax's search spaces and objectives, as an optimizer over a box understands them."""
+r"""Conversion of Ax search spaces and objectives for an optimizer over a box."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from botorch_bkb.integrations.spaces import Dimension, Space
 
 
 class Goal(NamedTuple):
-    r"""One metric to be made large (``sign = 1``) or small (``-1``)."""
+    r"""A metric to maximise (``sign = 1``) or minimise (``sign = -1``)."""
 
     metric: str
     sign: float
 
 
 def read_goal(experiment: Experiment) -> Goal:
-    r"""What an experiment optimises, if it is one metric."""
+    r"""Return the single metric that an experiment optimises."""
     config = experiment.optimization_config
     if config is None:
         raise OptimizationNotConfiguredError(
-            "The experiment has no objective: call client.configure_optimization first."
+            "BKBNode needs an objective, but the experiment has none: call "
+            "client.configure_optimization first."
         )
     objective = config.objective
     if not objective.is_single_objective:
@@ -45,22 +46,23 @@ def read_goal(experiment: Experiment) -> Goal:
     if config.outcome_constraints:
         raise UnsupportedError(
             f"BKBNode takes no outcome constraints, got {config.outcome_constraints}: use "
-            "dtcgp_generation_strategy, which does."
+            "dtcgp_generation_strategy, which supports them."
         )
     return Goal(objective.metric_names[0], -1.0 if objective.minimize else 1.0)
 
 
 class AxSpace:
-    r"""A search space of Ax as a box, and back.
+    r"""A converter between an Ax search space and a box.
 
-    Ranges are intervals, of logarithms where Ax's scale is logarithmic; integers take whole
-    values. A choice is the number of its value, or the value itself where values are ordered and
-    equally spaced (see :class:`~botorch_bkb.integrations.spaces.Dimension`). Fixed and derived
-    parameters are added to each point.
+    Ranges become intervals, of logarithms where Ax's scale is logarithmic. Integers take whole
+    values. A choice becomes the position of its value. If the values are ordered and equally
+    spaced, it becomes the value itself (see
+    :class:`~botorch_bkb.integrations.spaces.Dimension`). Fixed and derived parameters are added to
+    each point.
 
     Args:
-        search_space: Without hierarchy, fidelities and tasks. Linear constraints must not involve
-            logarithmic ranges or other choices.
+        search_space: Ax search space without hierarchy, fidelities and tasks. Its linear
+            constraints must not involve logarithmic ranges or choices encoded by position.
 
     Example:
         >>> from ax.core.parameter import FixedParameter, ParameterType, RangeParameter
@@ -108,22 +110,27 @@ class AxSpace:
             dimension = by_name.get(name)
             if dimension is None or dimension.log or dimension.is_choice:
                 raise UnsupportedError(
-                    "BKBNode takes linear constraints of parameters on their own scale, got "
+                    "BKBNode takes linear constraints on parameters with a linear scale, got "
                     f"{constraint}, in which {name} is logarithmic, derived or a choice: set its "
-                    'scaling to "linear", or leave the constraint out.'
+                    'scaling to "linear", or remove the constraint.'
                 )
             weights.append((name, float(weight)))
         return tuple(weights), bound, constraint.is_equality
 
     def encode(self, parameters: dict[str, Any]) -> Tensor:
-        r"""``d`` coordinates of a point; ``KeyError`` or ``ValueError`` if it is not of here."""
+        r"""Return the ``d`` coordinates of a point.
+
+        Raises:
+            KeyError: If a parameter is missing.
+            ValueError: If a value is not in the space.
+        """
         for name, value in self.fixed.items():
             if parameters.get(name, value) != value:
                 raise ValueError(f"{name} is fixed at {value!r}, got {parameters[name]!r}")
         return self.box.encode(parameters)
 
     def decode(self, x: Tensor) -> dict[str, Any]:
-        r"""The point at ``d`` coordinates, in Ax's types."""
+        r"""Return the parameters at ``d`` coordinates, in Ax's types."""
         parameters = self.box.decode(x)
         for name, parameter in self.digits.items():
             parameters[name] = parameter.cast(parameters[name])
@@ -162,6 +169,6 @@ def _dimension(parameter: Parameter) -> Dimension:
 
 
 def _is_even(values: list[Any]) -> bool:
-    r"""Whether numbers ascend in equal steps: coordinates of their own."""
+    r"""Return whether numbers ascend in equal steps, and so can serve as coordinates."""
     steps = [after - before for before, after in itertools.pairwise(values)]
     return min(steps) > 0 and max(steps) - min(steps) < 1e-9 * (values[-1] - values[0])

@@ -1,4 +1,4 @@
-r"""Ax's own generator with a model and an acquisition function that stay affordable."""
+r"""Ax's modular generator with a model and an acquisition function that scale."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from botorch_bkb.dictionaries import DictionaryRule
 from botorch_bkb.models import DTCGP
 from botorch_bkb.validation import check_positive_integer
 
-#: Points of a baseline, unless ``acquisition_options`` say otherwise.
+#: Default number of baseline points.
 MAX_BASELINE = 100
 
 
 class SmallBaselineAcquisition(Acquisition):
     r"""Ax's acquisition with a small ``X_baseline`` (:func:`~botorch_bkb.select_baseline`).
 
-    Noisy expected improvement takes a joint posterior over all of ``X_baseline``, by default all
-    that was observed. With one objective (or a weighted sum of metrics) and no outcome
-    constraints, at most ``max_baseline`` of these points are taken; otherwise all, as in Ax. The
-    choice is a heuristic.
+    Noisy expected improvement computes a joint posterior over ``X_baseline``, by default all
+    observed points. With one objective (or a weighted sum of metrics) and no outcome constraints,
+    this class uses at most ``max_baseline`` of these points. Otherwise it uses all points, as Ax
+    does. The selection is a heuristic.
 
-    The number is an entry of the generator's ``acquisition_options``, ``max_baseline``.
+    Set ``max_baseline`` in the generator's ``acquisition_options``.
     """
 
     def _construct_botorch_acquisition(
@@ -74,22 +74,22 @@ def dtcgp_generation_strategy(
     model_options: dict[str, Any] | None = None,
     generator_gen_kwargs: dict[str, Any] | None = None,
 ) -> GenerationStrategy:
-    r"""Sobol, then Ax's modular generator with :class:`~botorch_bkb.DTCGP` as its model.
+    r"""Return a strategy of Sobol trials, then Ax's modular generator with ``DTCGP`` as its model.
 
-    Whatever Ax's generator supports works: choices, constraints, several objectives. Fitting costs
-    ``O(n m^2)`` for a dictionary of ``m`` points, and with one objective and no outcome
-    constraints the acquisition function looks at ``max_baseline`` points instead of ``n``. Ax fits
-    anew for every call, which is most of the time: ask for several trials at once, or pass
+    All features of Ax's generator work: choices, constraints, several objectives. A fit costs
+    ``O(n m^2)`` for a dictionary of ``m`` points. With one objective and no outcome constraints the
+    acquisition function uses ``max_baseline`` points instead of ``n``. Ax fits the model in every
+    call, which takes most of the time. To save time, ask for several trials at once, or pass
     ``RidgeLeverageSampling(max_size=...)``. No regret bound is claimed.
 
     Args:
-        num_initialization_trials: Sobol trials; attached ones count.
-        dictionary: Rule for the dictionary; by default all points up to 500, beyond that ridge
-            leverage sampling.
+        num_initialization_trials: Number of Sobol trials; attached trials count towards it.
+        dictionary: Dictionary rule; by default all points up to 500, beyond that ridge leverage
+            sampling.
         max_baseline: See :class:`SmallBaselineAcquisition`.
-        seed: Of the Sobol design.
-        model_options: Further arguments of ``DTCGP``.
-        generator_gen_kwargs: Passed on to the generator, such as ``{"model_gen_options":
+        seed: Seed of the Sobol design.
+        model_options: Further arguments of :class:`~botorch_bkb.DTCGP`.
+        generator_gen_kwargs: Arguments passed on to the generator, such as ``{"model_gen_options":
             {"optimizer_kwargs": {"num_restarts": 4}}}``.
 
     Example:

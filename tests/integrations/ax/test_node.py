@@ -403,7 +403,7 @@ def test_a_changed_objective_is_refused():
     ("arguments", "message"),
     [
         ({"algorithm": "Nothing"}, "algorithm must be one of"),
-        ({"bounds": BOUNDS}, "follow from the parameters"),
+        ({"bounds": BOUNDS}, "must not contain bounds"),
         ({"lookahead": 0}, "lookahead must be a positive integer"),
     ],
 )
