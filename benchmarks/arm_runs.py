@@ -11,10 +11,12 @@ import numpy as np
 import torch
 
 from benchmarks.problems.bandits import Bandit, generated, load, rbf
-from botorch_bkb import BBKB
+from botorch_bkb import BBKB, GPBUCB, GPUCB, MiniGPUCB
 from botorch_bkb.optimizers import Optimizer
 
-SQUARED_WIDTH = 5.0
+SQUARED_WIDTH, OVERSAMPLING = 5.0, 2.0
+#: Optimizers that sample no dictionary.
+EXACT = (GPUCB, GPBUCB, MiniGPUCB)
 #: Table, noise standard deviation, noise variance in the model, and norm bound. The paper has a
 #: noise variance of 0.2 and, on Abalone, a norm bound of 20.
 PROBLEMS = {
@@ -33,16 +35,40 @@ class Setting(NamedTuple):
     norm_bound: float
     squared_width: float = SQUARED_WIDTH
 
-    def options(self, horizon: int) -> dict[str, Any]:
-        r"""Return the arguments of an optimizer for this problem."""
+    @property
+    def model(self) -> dict[str, Any]:
+        r"""The kernel and noise variance, as arguments of an optimizer."""
+        return {"covar_module": rbf(self.squared_width), "noise_var": self.noise_var}
+
+    def bounds(self, horizon: int) -> dict[str, Any]:
+        r"""Return what widths depend on, as arguments of an optimizer. Constant widths take none.
+
+        With these arguments the default is the information width.
+        """
         return {
-            "covar_module": rbf(self.squared_width),
-            "noise_var": self.noise_var,
             "norm_bound": self.norm_bound,
             "noise_bound": self.bandit.noise,
             "delta": 1 / horizon,
-            "oversampling": 2.0,
         }
+
+    def make(self, kind: type[Optimizer], horizon: int, seed: int, **more: Any) -> Optimizer:
+        r"""Return an optimizer for this problem, by default with the information width.
+
+        Args:
+            kind: Class of the optimizer.
+            horizon: Number of pulls, of which ``delta`` is the inverse.
+            seed: Seed of the optimizer.
+            more: Further arguments of the class.
+        """
+        sampled = {} if kind in EXACT else {"oversampling": OVERSAMPLING}
+        bounds = {} if is_constant(more.get("width")) else self.bounds(horizon)
+        given = {**self.model, **bounds, **sampled, **more}
+        return kind(self.bandit.arms, seed=seed, **given)
+
+
+def is_constant(width: Any) -> bool:
+    r"""Return whether a width, as given to an optimizer, is constant."""
+    return isinstance(width, float) or width == "heuristic"
 
 
 def setting(name: str, data: Path | None) -> Setting:
@@ -98,6 +124,6 @@ def play_in_float32(num_arms: int, budget: int) -> Run:
     bandit = generated(num_arms, 8, 0.1, 0, torch.float32)
     optimizer = BBKB(
         bandit.arms, covar_module=rbf(SQUARED_WIDTH, torch.float32), noise_var=0.05, norm_bound=2.0,
-        noise_bound=0.1, oversampling=2.0, seed=0,
+        noise_bound=0.1, oversampling=OVERSAMPLING, seed=0,
     )  # fmt: skip
     return play(optimizer, bandit, budget, 0)

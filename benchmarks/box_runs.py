@@ -14,7 +14,8 @@ from torch import Tensor
 
 from benchmarks.peers.stock import QLOGNEI, play_qlognei
 from benchmarks.problems.functions import Problem, grid
-from botorch_bkb import BBKB, BKB, GPUCB, AdaBBKB, AdaBKB
+from botorch_bkb import BBKB, BKB, GPUCB, AdaBBKB, AdaBKB, AllPoints
+from botorch_bkb.domains import Tree
 from botorch_bkb.optimizers import Optimizer
 
 
@@ -55,7 +56,7 @@ def with_optimizer(make: Callable[[Tensor, int], Optimizer]) -> Callable[..., Ru
             best = problem.value(optimizer.best().X.unsqueeze(0))
             simple += [problem.best - float(best)] * len(suggestion)
             seconds += [clock] * len(suggestion)
-        cells = len(optimizer.tree.leaves) if isinstance(optimizer, AdaBKB) else 0
+        cells = len(optimizer.tree.leaves) if isinstance(optimizer.domain, Tree) else 0
         return Run(np.array(regret), np.array(simple), np.array(seconds), cells)
 
     return run
@@ -91,7 +92,9 @@ METHODS: dict[str, Callable[..., Run]] = {
         lambda b, seed: AdaBKB(bounds=b, seed=seed, radius=(1.0, 0.5))
     ),
     "AdaBBKB": with_optimizer(lambda b, seed: AdaBBKB(bounds=b, seed=seed)),
-    "AdaGP-UCB": with_optimizer(lambda b, seed: AdaBKB(bounds=b, seed=seed, oversampling=math.inf)),
+    "AdaGP-UCB": with_optimizer(
+        lambda b, seed: AdaBKB(bounds=b, seed=seed, dictionary=AllPoints())
+    ),
     "BKB on a grid": with_optimizer(lambda b, seed: BKB(grid(b, 2000), seed=seed)),
     "Sobol": sobol,
     QLOGNEI: qlognei,

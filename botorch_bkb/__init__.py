@@ -1,17 +1,21 @@
 r"""Gaussian-process optimisation that scales, for the BoTorch ecosystem.
 
-- :class:`DTCGP` stands where ``SingleTaskGP`` does, and its posterior costs the same for any number
-  of observations.
-- :class:`BBKB` over a table of candidates or over a box, ``BBKB(arms)`` or ``BBKB(bounds=bounds)``:
-  ``ask()`` for points, ``tell(points, rewards)``, ``best()``; rewards are maximised. Its relatives
-  (``help(botorch_bkb.optimizers.Optimizer)`` lists them) are used in the same way.
-- :func:`run` does it all, on any executor and with a journal; :func:`resume` goes on.
+- :class:`DTCGP` is a drop-in replacement for ``SingleTaskGP``. Its posterior costs the same for any
+  number of observations.
+- :class:`BBKB` optimises over a table of candidates, ``BBKB(arms)``, or over a box,
+  ``BBKB(bounds=bounds)``: ``ask()`` for points, ``tell(points, rewards)``, ``best()``. Rewards are
+  maximised. Its relatives are used in the same way; ``help(botorch_bkb.Optimizer)`` lists them.
+- :func:`run` runs the whole loop, on any executor and with a journal. :func:`resume` continues a
+run.
 - ``botorch_bkb.plotting``, ``botorch_bkb.ax`` and ``botorch_bkb.optuna`` need the extras of these
   names.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from botorch_bkb._version import __version__
-from botorch_bkb.acquisition import BudgetedUCB, select_baseline
+from botorch_bkb.acquisition import select_baseline
 from botorch_bkb.dictionaries import (
     AllPoints,
     Automatic,
@@ -20,7 +24,7 @@ from botorch_bkb.dictionaries import (
     RidgeLeverageSampling,
     epsilon_for_horizon,
 )
-from botorch_bkb.journal import JournalError
+from botorch_bkb.domains import Suggestion
 from botorch_bkb.models import DTCGP, CompressedGP
 from botorch_bkb.optimizers import (
     BBKB,
@@ -33,22 +37,44 @@ from botorch_bkb.optimizers import (
     CompressedEI,
     CompressedMPI,
     CompressedUCB,
-    Compression,
     ConvergedError,
     EpsilonGreedy,
     MiniGPUCB,
-    Suggestion,
+    Optimizer,
 )
-from botorch_bkb.runs import (
-    Callback,
-    Result,
-    StopAfter,
-    StopAtGap,
-    StopAtTarget,
-    read_journal,
-    resume,
-    run,
-)
+
+if TYPE_CHECKING:
+    from botorch_bkb.acquisition import BudgetedUCB
+    from botorch_bkb.journal import JournalError
+    from botorch_bkb.runs import (
+        Callback,
+        Result,
+        StopAfter,
+        StopAtGap,
+        StopAtTarget,
+        read_journal,
+        resume,
+        run,
+    )
+
+#: Names that are imported on first use, and their modules: not everybody needs them.
+LAZY = {
+    "BudgetedUCB": "botorch_bkb.acquisition",
+    "JournalError": "botorch_bkb.journal",
+    **dict.fromkeys(
+        (
+            "Callback",
+            "Result",
+            "StopAfter",
+            "StopAtGap",
+            "StopAtTarget",
+            "read_journal",
+            "resume",
+            "run",
+        ),
+        "botorch_bkb.runs",
+    ),
+}
 
 __all__ = [
     "BBKB",
@@ -67,13 +93,13 @@ __all__ = [
     "CompressedGP",
     "CompressedMPI",
     "CompressedUCB",
-    "Compression",
     "ConvergedError",
     "EpsilonGreedy",
     "FromAllocator",
     "InformationThreshold",
     "JournalError",
     "MiniGPUCB",
+    "Optimizer",
     "Result",
     "RidgeLeverageSampling",
     "StopAfter",
@@ -87,3 +113,16 @@ __all__ = [
     "run",
     "select_baseline",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    r"""Import a name of :data:`LAZY` on first use."""
+    if name not in LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(LAZY[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    r"""Return all names, those that are not imported yet included."""
+    return sorted({*globals(), *LAZY})

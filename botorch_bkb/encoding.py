@@ -1,8 +1,8 @@
-r"""Values as bytes, and back without executing anything: JSON, and tensors as raw bytes after it.
+r"""Encoding values as bytes: JSON, followed by tensors as raw bytes. Decoding executes nothing.
 
-What may stand in an encoded value: None, booleans, numbers, strings, lists, tuples, dicts,
-tensors, and what an optimizer is constructed from: kernels of gpytorch's, batch rules and
-compressions. Everything is rebuilt from names in fixed tables; anything else is refused.
+An encoded value may contain None, booleans, numbers, strings, lists, tuples, dicts, tensors,
+gpytorch's own kernels, and the parts of optimizers. Everything is rebuilt from names in fixed
+tables; anything else is refused.
 """
 
 from __future__ import annotations
@@ -20,8 +20,17 @@ from botorch.exceptions.errors import BotorchError
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bkb.batches import rules
-from botorch_bkb.optimizers.compression import Compression
+from botorch_bkb.acquisition import EI, MPI, PI, UCB, FromBoTorch, Greedy, Thompson
+from botorch_bkb.batches import HoldingRule, OneAtATime, ProductRule, SumRule
+from botorch_bkb.confidence import Confidence
+from botorch_bkb.dictionaries import (
+    AllPoints,
+    Automatic,
+    InformationThreshold,
+    RidgeLeverageSampling,
+)
+from botorch_bkb.domains import Arms, Box, Tree
+from botorch_bkb.models import Surrogate
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -30,7 +39,7 @@ DTYPES = {
         torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
     )
 }  # fmt: skip
-#: Constructor arguments of the kernels that can be written down, besides those of all kernels.
+#: Kernels that can be written down, with their constructor arguments besides common ones.
 KERNELS: dict[str, tuple[str, ...]] = {
     "RBFKernel": (),
     "MaternKernel": ("nu",),
@@ -44,21 +53,24 @@ KERNELS: dict[str, tuple[str, ...]] = {
     "AdditiveKernel": ("kernels",),
     "ProductKernel": ("kernels",),
 }
+#: The parts of optimizers that can be written down, by name.
 VALUES = {
     kind.__name__: kind
     for kind in (
-        rules.OneAtATime, rules.SumRule, rules.ProductRule, rules.HoldingRule, Compression
+        Arms, Box, Tree, Surrogate, AllPoints, Automatic, InformationThreshold,
+        RidgeLeverageSampling, Confidence, OneAtATime, SumRule, ProductRule, HoldingRule,
+        UCB, EI, MPI, PI, Thompson, Greedy, FromBoTorch,
     )
 }  # fmt: skip
 LENGTH = struct.Struct("<Q")
 
 
 class NotWritable(TypeError):
-    r"""A value that cannot be written down, such as a function."""
+    r"""Raised for a value that cannot be written down, such as a function."""
 
 
 def encode(value: Any) -> bytes:
-    r"""A value as bytes.
+    r"""Encode a value as bytes.
 
     Raises:
         NotWritable: Something in it cannot be written down.
@@ -74,7 +86,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    r"""The inverse of :func:`encode`.
+    r"""Decode what :func:`encode` returned.
 
     Raises:
         ValueError: These are not the bytes of an encoded value.
@@ -91,17 +103,17 @@ def decode(data: bytes) -> Any:
 
 
 def to_text(value: Any) -> str:
-    r"""A value as letters and digits, for what can store only these."""
+    r"""Encode a value as ASCII text."""
     return base64.b64encode(encode(value)).decode("ascii")
 
 
 def from_text(text: str) -> Any:
-    r"""The inverse of :func:`to_text`."""
+    r"""Decode what :func:`to_text` returned."""
     return decode(base64.b64decode(text))
 
 
 def _plain(value: Any, blobs: list[bytes]) -> Any:
-    r"""What JSON can say; tensors go to ``blobs``."""
+    r"""Return a value that JSON can express; tensors are appended to ``blobs``."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Tensor):
@@ -161,7 +173,7 @@ RESTORED: dict[str, Callable[[Any, memoryview], Any]] = {
 
 
 def _described(kernel: Kernel) -> dict[str, Any]:
-    r"""How to construct a kernel that says the same; checked by doing so."""
+    r"""Return how to construct an equal kernel; checked by constructing it."""
     if next(kernel.named_priors(), None) is not None:
         raise NotWritable(f"a {type(kernel).__name__} with priors")
     described = {"structure": _structure(kernel), "state": dict(kernel.state_dict())}
@@ -175,9 +187,16 @@ def _described(kernel: Kernel) -> dict[str, Any]:
 
 
 def _traits(kernel: Kernel) -> list[Any]:
-    r"""What two kernels of the same state must have in common to be the same."""
-    constraints = [(name, c._transform, str(c)) for name, c in kernel.named_constraints()]
+    r"""Return what two kernels with the same state must share to be equal."""
+    constraints = [(name, _transform_of(c), str(c)) for name, c in kernel.named_constraints()]
     return [str(kernel), kernel.batch_shape, len(list(kernel.parameters())), *constraints]
+
+
+def _transform_of(constraint: Any) -> Any:
+    r"""Return a constraint's transform such that copies of a module compare equal."""
+    transform = constraint._transform
+    is_module = isinstance(transform, torch.nn.Module)
+    return (type(transform), str(transform)) if is_module else transform
 
 
 def _structure(kernel: Kernel) -> dict[str, Any]:

@@ -105,6 +105,3 @@ def take_rows(first: Tensor, more: Tensor, rows: Tensor) -> Tensor:
     is_below = below >= 0
     X[is_below] = more[below[is_below]]
     return X
-
-
-Room = GrowingRows

@@ -2,6 +2,7 @@ r"""Checks of user input, with errors of the form: expected, got, remedy."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import torch
@@ -22,7 +23,16 @@ def check_finite(name: str, value: Tensor, remedy: str = "drop or impute these r
         )
 
 
-def warn_of_single_precision(name: str, value: Tensor, stacklevel: int) -> None:
+def level_of_user() -> int:
+    r"""Return the ``stacklevel`` with which a warning of the caller points to the user's code."""
+    frame, level = sys._getframe(1), 1
+    package = __name__.partition(".")[0]
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def warn_of_single_precision(name: str, value: Tensor) -> None:
     r"""Warn, as BoTorch does, if ``value`` is not float64."""
     if value.dtype != torch.float64:
         warnings.warn(
@@ -30,7 +40,7 @@ def warn_of_single_precision(name: str, value: Tensor, stacklevel: int) -> None:
             "BoTorch. Rounding makes posterior variances too large. Convert with .double(). Ignore "
             "this if memory or a GPU requires it. All m x m algebra is float64 anyway.",
             InputDataWarning,
-            stacklevel=stacklevel + 1,
+            stacklevel=level_of_user(),
         )
 
 
@@ -122,5 +132,5 @@ def check_between(
     r"""Raise unless ``value`` is None or lies between ``low`` and ``high``."""
     if value is None or (low <= value <= high if ends else low < value < high):
         return
-    kind = "in" if ends else "strictly between"
+    kind = "between" if ends else "strictly between"
     raise InputDataError(f"{name} must be {kind} {low} and {high}, got {value!r}.")

@@ -14,6 +14,7 @@ import gpytorch
 import linear_operator
 import pytest
 import torch
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
@@ -22,6 +23,8 @@ from botorch_bkb import (
     DTCGP,
     AdaBBKB,
     AdaBKB,
+    AllPoints,
+    BudgetedUCB,
     CompressedEI,
     CompressedGP,
     CompressedMPI,
@@ -30,16 +33,31 @@ from botorch_bkb import (
     RidgeLeverageSampling,
     resume,
     run,
+    select_baseline,
 )
+from botorch_bkb.acquisition import Greedy
+from botorch_bkb.acquisition.constructors import construct
+from botorch_bkb.acquisition.moments import Marginals
 from botorch_bkb.arms import ArmTable
-from botorch_bkb.batches import LazyBatch, SumRule
+from botorch_bkb.batches import (
+    ExactBatch,
+    GreedyBatch,
+    LazyBatch,
+    ProductRule,
+    SumRule,
+    ThompsonBatch,
+    UpperBound,
+)
 from botorch_bkb.dictionaries import first_occurrences
+from botorch_bkb.domains import Arms, Box, Tree
 from botorch_bkb.linalg import Conditional, DTCFactor, information, log_evidence, solve_rows
+from botorch_bkb.models import Surrogate
+from botorch_bkb.optimizers import Optimizer
 from tests.problems import rbf, regression
 
 FACTORIES = {
-    torch.arange, torch.empty, torch.eye, torch.full, torch.linspace, torch.ones, torch.rand,
-    torch.randn, torch.randperm, torch.tensor, torch.zeros,
+    torch.arange, torch.empty, torch.eye, torch.full, torch.linspace, torch.logspace, torch.normal,
+    torch.ones, torch.rand, torch.randint, torch.randn, torch.randperm, torch.tensor, torch.zeros,
 }  # fmt: skip
 
 
@@ -83,10 +101,61 @@ def test_no_factory_without_device_in_the_arm_table(device):
         table = ArmTable(X, kernel, 0.1, first_occurrences(X[:8]))
         table.observe(table.dictionary, Y[:8, 0])
         table.set_dictionary(first_occurrences(X[:12])[2:])
-        batch = LazyBatch(table, SumRule(10.0), 2.0)
-        while not batch.complete:
-            batch.pick()
-        assert table.mean().device == table.variance().device == X.device
+        table.extend(X[:2] + 0.5)
+        table.slide(table.dictionary[1:])
+        seeded = torch.Generator().manual_seed(0)
+        options = {"num_arms": 60, "stragglers": (3, 4), "given_up": (5, 61)}
+        for batch in (
+            LazyBatch(table, SumRule(50.0), 2.0, **options),
+            ExactBatch(table, ProductRule(1e5), UpperBound(2.0), **options),
+            ThompsonBatch(table, SumRule(50.0), seeded, **options),
+            GreedyBatch(table, SumRule(50.0), 0.5, seeded, **options),
+        ):
+            while not batch.complete:
+                batch.pick()
+            assert len(batch.picks) > 1
+        other = ArmTable.from_log(X, kernel, 0.1, table.log)
+        assert other.mean().device == table.variance().device == X.device
+
+
+def test_no_factory_without_device_in_acquisition_functions(device):
+    X, Y = regression(150, device=device)
+    with NoImplicitDevice():
+        model = DTCGP(X, Y, dictionary=torch.arange(30, device=device), outcome_transform=None)
+        assert select_baseline(model, 20).device == X.device
+        made = construct(qLogNoisyExpectedImprovement, model.eval())
+        assert made(X[:3].unsqueeze(-2)).device == X.device
+        bound = BudgetedUCB(Marginals(model, 2.0), 2.0)
+        assert bound(X[:3].unsqueeze(-2)).device == X.device
+        bound = BudgetedUCB(model, 2.0, X_pending=X[:2] + 0.1)
+        assert bound(X[:3].unsqueeze(-2)).device == X.device
+
+
+@pytest.mark.parametrize("kind", [Arms, Box, Tree])
+@pytest.mark.parametrize(
+    "dictionary", [None, AllPoints(max_size=5), InformationThreshold(0.05, discard=False)], ids=str
+)
+@pytest.mark.filterwarnings("ignore")
+def test_no_factory_without_device_in_any_composition(kind, dictionary, device):
+    X = torch.rand(40, 2, dtype=torch.float64, device=device)
+    corners = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64, device=device)
+    with NoImplicitDevice():
+        domain = Arms(X) if kind is Arms else kind(corners)
+        optimizer = Optimizer(
+            domain,
+            model=Surrogate(gpytorch.kernels.RBFKernel(), 0.1),
+            dictionary=dictionary,
+            batch=SumRule(4.0),
+            seed=0,
+        )
+        optimizer.give_up(optimizer.ask(1))
+        for _ in range(4):
+            suggestion = optimizer.ask(2)
+            assert suggestion.X.device == X.device
+            optimizer.tell(suggestion, suggestion.X.sum(-1))
+            optimizer.tell(optimizer.pending, [0.5] * len(optimizer.pending))
+        assert optimizer.gap() >= 0
+        assert optimizer.table.mean().device == optimizer.history.means.device == X.device
 
 
 @pytest.mark.parametrize(
@@ -95,6 +164,7 @@ def test_no_factory_without_device_in_the_arm_table(device):
         {},
         {"acquisition": "thompson", "coupled": False},
         {"acquisition": "greedy", "batch_rule": "hold"},
+        {"acquisition": "ei", "dictionary": AllPoints()},
         {"norm_bound": "double", "width": "information", "keep_coordinates": False},
     ],
     ids=str,
@@ -175,7 +245,8 @@ def test_no_factory_without_device_in_the_tree(radius, device):
         {},
         {"acquisition": "mpi", "discrete_dims": {0: [0.0, 1.0, 2.0]}},
         {"acquisition": "thompson"},
-        {"acquisition": "greedy", "epsilon": 0.5},
+        {"acquisition": Greedy(0.5)},
+        {"acquisition": qLogNoisyExpectedImprovement},
         {"acquisition_options": {"fixed_features": {1: 0.5}}},
     ],
     ids=str,
@@ -236,6 +307,6 @@ def test_posteriors_have_the_dtype_of_the_data(dtype, device):
     model = DTCGP(X, Y, dictionary=RidgeLeverageSampling(2.0))
     posterior = model.posterior(X[:4])
     assert posterior.mean.dtype == posterior.variance.dtype == dtype
-    assert model._belief.factor.root.dtype == torch.float64
+    assert {moment.dtype for moment in model.marginals(X[:4])} == {torch.float64}
     conditioned = model.condition_on_observations(X[:2] + 0.1, Y[:2])
     assert conditioned.posterior(X[:4]).distribution.covariance_matrix.dtype == dtype

@@ -22,7 +22,15 @@ from botorch_bkb import (
     InformationThreshold,
     RidgeLeverageSampling,
 )
-from botorch_bkb.dictionaries import as_rule, data_leverage, first_occurrences
+from botorch_bkb.confidence import bbkb_oversampling
+from botorch_bkb.dictionaries import (
+    ObservedInputs,
+    as_rule,
+    data_leverage,
+    first_occurrences,
+    threshold_of,
+)
+from botorch_bkb.dictionaries.scores import smallest_coins
 from tests import naive
 from tests.problems import rbf
 
@@ -156,32 +164,26 @@ class TestRidgeLeverageSampling:
         assert ratio.min() > 1 / 1.5 and ratio.max() < 1.5
 
     def test_dictionary_size_follows_the_effective_dimension(self):
-        X, k = inputs(4000), kernel(0.1)
+        X, k = inputs(2000), kernel(0.1)
         lam = noise(X, 0.1)
         K = rbf(X, X, 0.1)
-        d_eff = torch.trace(torch.linalg.solve(K + 0.1 * torch.eye(4000).double(), K))
+        d_eff = torch.trace(torch.linalg.solve(K + 0.1 * torch.eye(2000).double(), K))
         chosen = RidgeLeverageSampling(4.0).select(X, k, lam, generator=generator(0))
         # Expected size 4 d_eff where the scores are exact; Theorem 1 (b) allows 3 times that.
         assert d_eff < len(chosen) < 12 * d_eff
 
-    def test_never_builds_an_n_by_n_matrix(self, monkeypatch):
-        largest = 0
-        from botorch_bkb import belief
-        from botorch_bkb.dictionaries import leverage
+    def test_never_builds_an_n_by_n_matrix(self):
+        sizes = []
 
-        plain = belief.kernel_matrix
+        class Watched(RBFKernel):
+            def forward(self, *args, **kwargs):
+                out = super().forward(*args, **kwargs)
+                sizes.append(out.numel())
+                return out
 
-        def watched(k, X1, X2=None):
-            nonlocal largest
-            out = plain(k, X1, X2)
-            largest = max(largest, out.numel())
-            return out
-
-        monkeypatch.setattr(leverage, "kernel_matrix", watched)
-        monkeypatch.setattr(belief, "kernel_matrix", watched)
-        X = inputs(6000)
-        RidgeLeverageSampling(2.0).select(X, kernel(), noise(X), generator=generator(0))
-        assert 0 < largest <= 4096 * 512
+        X, watched = inputs(6000), Watched().double().requires_grad_(False)
+        RidgeLeverageSampling(2.0).select(X, watched, noise(X), generator=generator(0))
+        assert 512 * 512 <= max(sizes) <= 4096 * 512
 
     def test_cap_keeps_the_highest_scores_with_one_warning(self):
         X = inputs(100)
@@ -218,8 +220,8 @@ class TestRidgeLeverageSampling:
         )
         assert len(chosen) >= 0.8 * len(alone)
 
-    @pytest.mark.parametrize("oversampling", [0, -1, float("nan")])
-    def test_refuses_oversampling_that_is_not_positive(self, oversampling):
+    @pytest.mark.parametrize("oversampling", [0, -1, float("nan"), float("inf"), "much"])
+    def test_refuses_oversampling_that_is_not_positive_and_finite(self, oversampling):
         with pytest.raises(InputDataError, match="oversampling must be positive"):
             RidgeLeverageSampling(oversampling)
 
@@ -310,6 +312,137 @@ class TestAllocators:
     def test_what_is_neither_is_refused(self):
         with pytest.raises(InputDataError, match="dictionary must be"):
             as_rule("all")
+
+
+def observed(scores=(0.1, 0.4, 0.05, 0.3), **changes) -> ObservedInputs:
+    r"""Four of six inputs, as an optimizer has observed them."""
+    table = inputs(6)
+    values = {
+        "table": table,
+        "rows": torch.tensor([0, 2, 3, 5]),
+        "kernel": kernel(),
+        "noise": noise(table[:4]),
+        "counts": torch.tensor([1.0, 2.0, 1.0, 4.0]).double(),
+        "scores": torch.tensor(scores, dtype=torch.float64),
+        "coins": torch.tensor([0.15, 0.9, 0.01, 0.31], dtype=torch.float64),
+        "newest": 2,
+        "informative": torch.tensor([1, 2]),
+    }
+    return ObservedInputs(**{**values, **changes})
+
+
+class TestDrawsOfOptimizers:
+    def test_observed_inputs_are_rows_of_the_table(self):
+        seen = observed()
+        assert torch.equal(seen.X, seen.table[[0, 2, 3, 5]])
+
+    def test_all_points(self):
+        assert AllPoints().draw(observed(), generator()).positions.tolist() == [0, 1, 2, 3]
+        positions, num_drawn = AllPoints(max_size=2).draw(observed(), generator())
+        assert positions.tolist() == [1, 3] and num_drawn == 4  # those of highest score
+
+    @pytest.mark.parametrize(("discard", "expected"), [(True, [0, 1, 2, 3]), (False, [1, 2])])
+    def test_informative_inputs(self, discard, expected):
+        rule = InformationThreshold(0.1, discard=discard)
+        assert rule.draw(observed(), generator()).positions.tolist() == expected
+
+    def test_the_newest_input_where_none_is_informative(self):
+        rule = InformationThreshold(0.1, discard=False)
+        nothing = observed(informative=torch.empty(0, dtype=torch.long))
+        assert rule.draw(nothing, generator()).positions.tolist() == [2]
+
+    def test_coupled_draws_compare_scores_with_the_coins_that_were_kept(self):
+        rule = RidgeLeverageSampling(1.0)
+        assert rule.draw(observed(), generator()).positions.tolist() == [2]
+        assert RidgeLeverageSampling(2.0).draw(observed(), generator()).positions.tolist() == [
+            0, 2, 3,
+        ]  # fmt: skip
+        higher = RidgeLeverageSampling(3.0).draw(observed(), generator())
+        assert higher.positions.tolist() == [0, 1, 2, 3]
+        nothing = rule.draw(observed(scores=(0.0,) * 4, newest=1), generator())
+        assert nothing.positions.tolist() == [1]
+
+    def test_fresh_coins_follow_the_generator_and_the_counts(self):
+        rule, seen = RidgeLeverageSampling(1.0, coupled=False), observed(scores=(0.3,) * 4)
+        draws = [rule.draw(seen, generator(seed)).positions.tolist() for seed in range(40)]
+        assert draws == [rule.draw(seen, generator(seed)).positions.tolist() for seed in range(40)]
+        coins = smallest_coins(seen.counts, generator(0))
+        assert draws[0] == (torch.nonzero(coins < 0.3).flatten().tolist() or [2])
+        assert len({tuple(draw) for draw in draws}) > 5
+
+    def test_a_cap_says_how_many_were_drawn(self):
+        positions, num_drawn = RidgeLeverageSampling(3.0, max_size=2).draw(observed(), generator())
+        assert positions.tolist() == [1, 3] and num_drawn == 4
+
+    def test_without_scores_a_draw_is_from_scratch(self):
+        seen = observed(scores=(0.1,) * 4)
+        seen = ObservedInputs(**{**vars(seen), "scores": None})
+        low, high = (RidgeLeverageSampling(q).draw(seen, generator(1)) for q in (1e-9, 4.0))
+        assert torch.equal(low.positions, high.positions)  # the oversampling is 4 at least
+        expected = RidgeLeverageSampling(4.0).select(
+            seen.X, seen.kernel, seen.noise, counts=seen.counts, generator=generator(1)
+        )
+        assert torch.equal(low.positions, expected)
+
+    def test_other_rules_select_among_the_observed(self):
+        rule = FromAllocator(GreedyVarianceReduction(), 2)
+        seen = observed()
+        expected = rule.select(seen.X, seen.kernel, seen.noise)
+        assert torch.equal(rule.draw(seen, generator()).positions, expected)
+        assert len(expected) == 2
+
+    @pytest.mark.parametrize(
+        ("rule", "joins", "keeps"),
+        [
+            (AllPoints(), True, True),
+            (InformationThreshold(0.1), True, True),
+            (RidgeLeverageSampling(2.0), False, True),
+            (RidgeLeverageSampling(2.0, coupled=False), False, False),
+            (Automatic(), False, True),
+        ],
+    )
+    def test_what_joins_at_once_and_who_keeps_coins(self, rule, joins, keeps):
+        assert (rule.joins_at_once, rule.keeps_coins) == (joins, keeps)
+
+    def test_which_results_are_believed(self):
+        rule = InformationThreshold(0.1)
+        assert threshold_of(rule) is rule
+        everything = threshold_of(RidgeLeverageSampling(2.0))
+        assert everything.least_score is None and not everything.ends_batch
+        assert rule.least_score == pytest.approx(0.221403, abs=1e-6)  # e^0.2 - 1
+
+    def test_impossible_thresholds_are_refused(self):
+        with pytest.raises(InputDataError, match="on_uninformative"):
+            InformationThreshold(on_uninformative="ignore")
+        with pytest.raises(InputDataError, match="discard"):
+            InformationThreshold(discard="yes")
+
+
+class TestOversamplingOfTheTheorems:
+    def test_needs_a_horizon(self):
+        with pytest.raises(InputDataError, match="horizon"):
+            RidgeLeverageSampling("theory")
+
+    def test_depends_on_delta_and_delay(self):
+        rule = RidgeLeverageSampling("theory", horizon=100)
+        assert rule.at_theory(0.1, 2.0).rate == bbkb_oversampling(100, 0.1, 2.0)
+        given = RidgeLeverageSampling(3.0, horizon=100)
+        assert given.at_theory(0.1, 2.0) is given
+
+    def test_a_model_cannot_know_it(self):
+        X = inputs(5)
+        with pytest.raises(InputDataError, match="pass a number"):
+            RidgeLeverageSampling("theory", horizon=100).select(X, kernel(), noise(X))
+
+    def test_is_raised_when_a_run_outlasts_its_horizon(self):
+        rule = RidgeLeverageSampling("theory", horizon=100).at_theory(0.1, 2.0)
+        assert rule.outlasting(100, 0.1) is rule
+        for num, horizon in ((101, 200), (200, 200), (201, 400), (799, 800)):
+            longer = rule.outlasting(num, 0.1)
+            assert longer.horizon == horizon
+            assert longer.rate == pytest.approx(bbkb_oversampling(horizon, 0.1, 2.0))
+        endless = RidgeLeverageSampling(3.0)
+        assert endless.outlasting(10**6, 0.1) is endless
 
 
 def test_automatic_is_exact_up_to_500_and_sampled_beyond():

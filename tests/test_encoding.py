@@ -19,9 +19,21 @@ from gpytorch.priors import GammaPrior
 from hypothesis import given
 from hypothesis import strategies as st
 
-from botorch_bkb import Compression
-from botorch_bkb.batches import SumRule
-from botorch_bkb.encoding import DTYPES, NotWritable, decode, encode
+from botorch_bkb import AllPoints, Automatic, InformationThreshold, RidgeLeverageSampling
+from botorch_bkb.acquisition import EI, MPI, PI, UCB, BudgetedUCB, FromBoTorch, Greedy, Thompson
+from botorch_bkb.batches import BatchRule, HoldingRule, OneAtATime, ProductRule, SumRule
+from botorch_bkb.confidence import Confidence
+from botorch_bkb.domains import Arms, Box, Tree
+from botorch_bkb.encoding import (
+    DTYPES,
+    VALUES,
+    NotWritable,
+    decode,
+    encode,
+    from_text,
+    to_text,
+)
+from botorch_bkb.models import Surrogate
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(),
@@ -97,9 +109,83 @@ def test_what_cannot_be_written_down_is_refused(value):
         encode(value)
 
 
-@pytest.mark.parametrize("value", [SumRule(3.0), Compression(0.1, discard=False)])
+BOUNDS = torch.tensor([[0.0, -1.0], [2.0, 1.0]], dtype=torch.float64)
+#: Parts of optimizers that are equal where all their fields are.
+PARTS = [
+    OneAtATime(),
+    SumRule(3.0),
+    ProductRule(3.0, max_size=7),
+    HoldingRule(1.5),
+    AllPoints(max_size=9),
+    Automatic(exact_up_to=7, sampling=RidgeLeverageSampling(3.0)),
+    InformationThreshold(0.1, discard=False, on_uninformative="evaluate"),
+    RidgeLeverageSampling("theory", horizon=100, coupled=False),
+    Confidence("theory", delta=0.2, norm_bound="double", noise_bound=0.3),
+    UCB(),
+    EI(),
+    MPI(),
+    PI(),
+    Thompson(),
+    Greedy(0.3),
+]
+#: Parts that hold tensors.
+WITH_TENSORS = [
+    Arms(BOUNDS, keep_coordinates=False),
+    Box(BOUNDS, num_initial=3, discrete_dims={0: [0.0, 1.0]}),
+    Tree(BOUNDS, num_children=2, max_depth=5, radius=(1.0, 0.5)),
+    Surrogate(RBFKernel(), 0.1, refit=True),
+]
+
+
+@pytest.mark.parametrize("value", PARTS, ids=lambda value: type(value).__name__)
 def test_parts_of_optimizers_come_back(value):
-    assert decode(encode(value)) == value
+    back = decode(encode(value))
+    assert back == value and type(back) is type(value)
+
+
+@pytest.mark.parametrize("value", WITH_TENSORS, ids=lambda value: type(value).__name__)
+def test_parts_with_tensors_come_back(value):
+    back = decode(encode(value))
+    assert type(back) is type(value)
+    # Encoded again they are the same bytes.
+    assert encode(back) == encode(value)
+    assert to_text(from_text(to_text(value))) == to_text(value)
+
+
+def test_every_part_that_can_be_written_is_tested():
+    tested = {type(value) for value in [*PARTS, *WITH_TENSORS]} | {FromBoTorch}
+    assert tested == set(VALUES.values())
+
+
+class OwnRule(SumRule):
+    pass
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        FromBoTorch(lambda model: BudgetedUCB(model, 2.0)),
+        FromBoTorch(BudgetedUCB),
+        Confidence(lambda progress: 2.0),
+        Tree(BOUNDS, radius=lambda tree, ids, metric: ids.double()),
+        Surrogate(OwnKernel()),
+        RidgeLeverageSampling(generator=torch.Generator()),
+        OwnRule(3.0),
+        BatchRule(),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_parts_of_the_users_own_are_refused(value):
+    with pytest.raises(NotWritable):
+        encode({"part": value})
+
+
+def test_damaged_parts_are_no_value():
+    good = encode(SumRule(3.0))
+    assert decode(good.replace(b"3.0", b"3.1")) == SumRule(3.1)
+    for old, new in ((b"3.0", b"0.5"), (b"SumRule", b"NumRule"), (b"threshold", b"treshhold")):
+        with pytest.raises(ValueError, match="not an encoded value"):
+            decode(good.replace(old, new))
 
 
 @given(st.binary(max_size=60))

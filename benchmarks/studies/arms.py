@@ -29,7 +29,8 @@ from benchmarks.machine import in_a_process, peak_memory
 from benchmarks.peers.discrete import play_stock
 from benchmarks.peers.transcription import play_bbkb
 from benchmarks.report import Options, Report
-from botorch_bkb import BBKB, arms
+from botorch_bkb import BBKB
+from botorch_bkb.arms import table
 
 SEEDS = 5
 COLUMNS = ("problem", "what", "figure", "value")
@@ -41,7 +42,7 @@ def run(options: Options, report: Report) -> None:
     seeds, scale = options.seeds, 100 if options.quick else 1
     T, limit = 10_000 // scale, 120.0 / scale
     abalone, little_noise, cadata = (setting(name, options.data) for name in PROBLEMS)
-    play(BBKB(abalone.bandit.arms, seed=0, **abalone.options(T)), abalone.bandit, 50, 0)  # warm-up
+    play(abalone.make(BBKB, T, 0), abalone.bandit, 50, 0)  # warm-up
     parts = [
         (picking, abalone, 9 * T // 10, T // 5),
         (over_time, abalone, 10 * T),
@@ -100,7 +101,7 @@ def against_the_transcription(
     r"""Compare BBKB with its plain transcription, by the time of one run and the regret of some."""
 
     def ours(pulls: int, seed: int) -> Run:
-        optimizer = BBKB(setting.bandit.arms, seed=seed, **setting.options(budget))
+        optimizer = setting.make(BBKB, budget, seed)
         return play(optimizer, setting.bandit, pulls, seed)
 
     plain = play_plainly(setting, budget, 0, budget, limit)
@@ -133,7 +134,7 @@ def stock(report: Report, setting: Setting, limit: float) -> None:
 
 def against_rebuilding(report: Report, setting: Setting, budget: int, horizon: int) -> None:
     r"""Compare BBKB with the same code that embeds all arms anew at every resparsification."""
-    changes = arms.CHANGES_BEFORE_REBUILD
+    changes = table.CHANGES_BEFORE_REBUILD
     # With fresh coins nearly every pick closes a batch here, so a shorter run is enough.
     for what, coupled, asked, pulls in (
         ("coupled", True, 8, budget),
@@ -141,12 +142,11 @@ def against_rebuilding(report: Report, setting: Setting, budget: int, horizon: i
     ):
         runs = {}
         for mode, allowed in (("slides", changes), ("rebuilds", 0)):
-            arms.CHANGES_BEFORE_REBUILD = allowed
-            options = setting.options(horizon)
-            optimizer = BBKB(setting.bandit.arms, seed=0, coupled=coupled, **options)
+            table.CHANGES_BEFORE_REBUILD = allowed
+            optimizer = setting.make(BBKB, horizon, 0, coupled=coupled)
             runs[mode] = play(optimizer, setting.bandit, pulls, 0)
             record(report, setting.name, f"{what} coins, {mode}", [runs[mode]])
-        arms.CHANGES_BEFORE_REBUILD = changes
+        table.CHANGES_BEFORE_REBUILD = changes
         ratio = runs["rebuilds"].seconds[-1] / runs["slides"].seconds[-1]
         report.claim(
             f"{setting.name} to t={pulls}, {what} coins: rebuilding over sliding",
@@ -156,7 +156,7 @@ def against_rebuilding(report: Report, setting: Setting, budget: int, horizon: i
 
 def over_time(report: Report, setting: Setting, budget: int) -> None:
     r"""Compare the cost per pull in two decades of pulls."""
-    optimizer = BBKB(setting.bandit.arms, seed=0, **setting.options(budget))
+    optimizer = setting.make(BBKB, budget, 0)
     marks = [budget // 100, budget // 10, budget]
     seconds = [play(optimizer, setting.bandit, mark, mark).seconds[-1] for mark in marks]
     early, late = (1e6 * seconds[i] / (marks[i] - marks[i - 1]) for i in (1, 2))
@@ -170,7 +170,7 @@ def over_time(report: Report, setting: Setting, budget: int) -> None:
 
 def picking(report: Report, setting: Setting, after: int, least: int) -> None:
     r"""Measure the time per pick inside a batch, after a number of pulls."""
-    optimizer = BBKB(setting.bandit.arms, seed=0, **setting.options(10 * after // 9))
+    optimizer = setting.make(BBKB, 10 * after // 9, 0)
     play(optimizer, setting.bandit, after, 0)
     generator, picks, seconds = torch.Generator().manual_seed(1), 0, 0.0
     while picks < least:

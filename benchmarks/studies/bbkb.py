@@ -80,9 +80,8 @@ def play(case: Case) -> Run:
     r"""Run one case."""
     torch.set_default_dtype(torch.float64)
     one = _setting(case.problem, case.data)
-    make, more = METHODS[case.method]
-    given = {**one.options(case.horizon), **more}
-    optimizer = make(one.bandit.arms, seed=case.seed, **given)
+    kind, more = METHODS[case.method]
+    optimizer = one.make(kind, case.horizon, case.seed, **more)
     return play_bandit(optimizer, one.bandit, case.pulls, case.seed, time.process_time)
 
 

@@ -27,8 +27,8 @@ from botorch_bkb import (
     CompressedUCB,
     epsilon_for_horizon,
 )
+from botorch_bkb.confidence.widths import compressed as theorem_3_2
 from botorch_bkb.optimizers import Optimizer
-from botorch_bkb.optimizers.width import compressed as theorem_3_2
 
 SEEDS = 10
 COLUMNS = (

@@ -44,7 +44,7 @@ from benchmarks.problems.bandits import generated, rbf
 from benchmarks.report import Options, Report
 from benchmarks.studies.model import gradient
 from botorch_bkb import BBKB, DTCGP, GPUCB
-from botorch_bkb.optimizers.settling import REFIT_GROWTH
+from botorch_bkb.models.surrogate import REFIT_GROWTH
 
 SEEDS = 1
 COLUMNS = ("part", "what", "size", "figure", "value")
@@ -189,14 +189,14 @@ def pulls(curves: Curves, sizes: Sizes) -> None:
     r"""Measure a pull, averaged between marks."""
     one, marks = setting(sizes.num_arms, 4, 0.25), sizes.marks
     spent = {0: 0.0}
-    for name, make, most in (("BBKB", BBKB, marks[-1]), ("exact GP-UCB", GPUCB, MOST_EXACT)):
-        optimizer = make(one.bandit.arms, seed=0, **one.options(marks[-1]))
+    for name, kind, most in (("BBKB", BBKB, marks[-1]), ("exact GP-UCB", GPUCB, MOST_EXACT)):
+        optimizer = one.make(kind, marks[-1], 0)
         for before, t in itertools.pairwise((0, *marks)):
             run = play(optimizer, one.bandit, t, t)
             seconds = float(run.seconds[-1])
             figures = {MICROSECONDS: 1e6 * seconds / (t - before), "batches": len(run.pulls)}
             curves.add("pulls", name, t, figures | {"dictionary": run.dictionary[-1]})
-            if make is BBKB:
+            if kind is BBKB:
                 spent[t] = spent[before] + seconds
             elif seconds > sizes.limit or t >= most:
                 break
@@ -243,7 +243,7 @@ def dictionary(curves: Curves, sizes: Sizes) -> None:
     half = sizes.pulls // 4
     for width in sizes.widths:
         one = setting(sizes.num_arms, 4, width)
-        optimizer = BBKB(one.bandit.arms, seed=0, **one.options(2 * half))
+        optimizer = one.make(BBKB, 2 * half, 0)
         play(optimizer, one.bandit, half, 0)
         run = play(optimizer, one.bandit, 2 * half, 1)
         m, us, batches = round(run.dictionary.mean()), 1e6 * run.seconds[-1], len(run.pulls)
@@ -286,7 +286,7 @@ def dimension(curves: Curves, sizes: Sizes) -> None:
         figures = {MILLISECONDS: step, "dictionary": len(optimizer.dictionary)}
         curves.add("dimension", "a step over the cube", d, figures)
         one = setting(sizes.num_arms, d, d / 4, noise=1.0)
-        optimizer = BBKB(one.bandit.arms, seed=0, **one.options(sizes.known))
+        optimizer = one.make(BBKB, sizes.known, 0)
         run = play(optimizer, one.bandit, sizes.known, 0)
         pull = 1e3 * run.seconds[-1] / sizes.known
         figures = {MILLISECONDS: pull, "dictionary": run.dictionary[-1]}

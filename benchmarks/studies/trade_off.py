@@ -22,17 +22,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from benchmarks.arm_runs import is_constant, setting
 from benchmarks.arm_runs import play as play_bandit
-from benchmarks.arm_runs import setting
 from benchmarks.box_runs import with_optimizer
 from benchmarks.cases import of, play_all
 from benchmarks.problems.bandits import Bandit, generated, rbf
 from benchmarks.problems.functions import FUNCTIONS, Problem
 from benchmarks.report import Options, Report
 from botorch_bkb import BBKB, CompressedUCB
+from botorch_bkb.confidence import Progress
+from botorch_bkb.confidence.widths import compressed as finite_set
 from botorch_bkb.optimizers import Optimizer
-from botorch_bkb.optimizers.width import Progress
-from botorch_bkb.optimizers.width import compressed as finite_set
 
 SEEDS = 3
 COLUMNS = ("knob", "setting", "problem", "figure", "runs", "mean", "sd")
@@ -145,7 +145,7 @@ def play(case: Case) -> Run:
     if case.problem in BOXES:
         return play_box(case, more)
     torch.set_default_dtype(torch.float64)
-    bandit, given = arm_problem(case)
+    bandit, given = arm_problem(case, not is_constant(more.get("width")))
     optimizer = make(bandit, {**given, **more}, case)
     run = play_bandit(optimizer, bandit, case.steps, case.seed, time.process_time)
     uniform = float(bandit.f.max() - bandit.f.mean())
@@ -154,13 +154,16 @@ def play(case: Case) -> Run:
     return Run(share, simple, int(run.dictionary[-1]), len(run.pulls), float(run.seconds[-1]))
 
 
-def arm_problem(case: Case) -> tuple[Bandit, dict[str, Any]]:
-    r"""Return the arms of a case, and the optimizer's arguments that are known for them."""
+def arm_problem(case: Case, with_norm: bool) -> tuple[Bandit, dict[str, Any]]:
+    r"""Return the arms of a case, and the optimizer's arguments that are known for them.
+
+    Args:
+        case: The case.
+        with_norm: Whether a norm bound is among them. Constant widths do not depend on it.
+    """
     if case.data:
         table = setting(case.problem, Path(case.data))
-        given = table.options(case.steps)
-        del given["oversampling"]
-        return table.bandit, given
+        return table.bandit, table.model | (table.bounds(case.steps) if with_norm else {})
     name, noise, how = case.problem.replace(" noise", "").split()
     bandit = generated(4000, int(name[2:]), float(noise), case.seed, torch.float64)
     bandit = bandit._replace(f=(bandit.f - bandit.f.mean()) / bandit.f.std())

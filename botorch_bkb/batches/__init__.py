@@ -1,8 +1,12 @@
-r"""Picking a batch from a table of arms: what to pick, and when to stop."""
+r"""Batches: when a batch is complete, and how its points are picked."""
 
 from botorch_bkb.batches.batch import Batch
+from botorch_bkb.batches.begin import begin_batch, highest_bound
+from botorch_bkb.batches.box import BatchOverBox, BoxBatch, DesignBatch
+from botorch_bkb.batches.context import BatchContext
 from botorch_bkb.batches.exact import Criterion, ExactBatch, UpperBound
 from botorch_bkb.batches.lazy import LazyBatch
+from botorch_bkb.batches.models import BeliefModels
 from botorch_bkb.batches.rules import (
     BatchRule,
     HoldingRule,
@@ -11,11 +15,17 @@ from botorch_bkb.batches.rules import (
     SumRule,
 )
 from botorch_bkb.batches.sampled import GreedyBatch, ThompsonBatch
+from botorch_bkb.batches.tree import TreeBatch
 
 __all__ = [
     "Batch",
+    "BatchContext",
+    "BatchOverBox",
     "BatchRule",
+    "BeliefModels",
+    "BoxBatch",
     "Criterion",
+    "DesignBatch",
     "ExactBatch",
     "GreedyBatch",
     "HoldingRule",
@@ -24,5 +34,8 @@ __all__ = [
     "ProductRule",
     "SumRule",
     "ThompsonBatch",
+    "TreeBatch",
     "UpperBound",
+    "begin_batch",
+    "highest_bound",
 ]

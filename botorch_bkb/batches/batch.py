@@ -1,4 +1,4 @@
-r"""What all batches share: picks, scores and when to stop."""
+r"""``Batch``: the base class of batches, which records picks and scores and ends the batch."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from torch import Tensor
 
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches.rules import BatchRule
+from botorch_bkb.state.components import TreeState
 
 
 class Batch(ABC):
-    r"""Picks of one batch, one after another.
+    r"""Base class of batches, whose points are picked one after another.
 
     Args:
-        table: The arms; nobody else may change it while the batch is picked.
-        rule: When the batch is complete.
-        num_arms: Only the first ``num_arms`` rows of the table may be picked.
-        stragglers: Rows asked earlier whose feedback is still out. They count as picked.
-        lost: Rows asked earlier whose feedback never came. They count as picked, and the rule does
-            not know of them.
-        max_size: The most picks in a batch, whatever the rule says.
-        threshold: The score a pick must exceed to be informative; by default all are.
-        ends_uninformed: Whether a pick that is not informative ends the batch. The belief stays
-            then, so that it would win again.
+        table: The table of arms. Nothing else may change it while the batch is picked.
+        rule: The rule that decides when the batch is complete.
+        num_arms: The number of rows that may be picked, counted from the first. The default is
+            all rows.
+        stragglers: Rows suggested earlier whose results are outstanding. They count as picked.
+        given_up: Rows suggested earlier whose results will never arrive. They count as picked, but
+            spend nothing of the batch's limit.
+        threshold: The score that a pick must exceed to be informative. By default all picks are.
+        ends_uninformed: Whether an uninformative pick ends the batch. Such a pick does not change
+            the belief, so the same row would be picked again.
 
     Attributes:
-        picks: Rows picked so far, in order; repetitions are legal.
+        picks: Rows picked so far, in order. Rows may repeat.
         scores: ``tau`` of each pick at the start of the batch, to be logged.
         informative: Whether each pick was informative, given the picks before it.
-        added: Inputs that picks have put at the end of the table, ``1 x d`` each.
-        is_design: Whether the picks are those of an initial design.
+        added: Inputs that picks have added at the end of the table, in the user's units.
 
     Example:
-        A batch of one's own implements ``_choose``:
+        A custom batch implements ``_choose``:
 
         >>> import torch
         >>> from gpytorch.kernels import RBFKernel
@@ -54,8 +54,6 @@ class Batch(ABC):
         [0, 1, 2]
     """
 
-    is_design = False
-
     def __init__(
         self,
         table: ArmTable,
@@ -63,13 +61,12 @@ class Batch(ABC):
         *,
         num_arms: int | None = None,
         stragglers: Sequence[int] = (),
-        lost: Sequence[int] = (),
-        max_size: int | None = None,
+        given_up: Sequence[int] = (),
         threshold: float | None = None,
         ends_uninformed: bool = False,
     ) -> None:
-        self.table, self.rule, self.max_size = table, rule, max_size
-        self.stragglers, self.lost, self.threshold = tuple(stragglers), tuple(lost), threshold
+        self.table, self.rule, self.threshold = table, rule, threshold
+        self.stragglers, self.given_up = tuple(stragglers), tuple(given_up)
         self.ends_uninformed = ends_uninformed
         self.num_arms = len(table.X) if num_arms is None else num_arms
         self.picks: list[int] = []
@@ -77,19 +74,19 @@ class Batch(ABC):
         self.informative: list[bool] = []
         self.added: list[Tensor] = []
         self._spent = sum(rule.spent(self._score_at_start(row)) for row in stragglers)
-        self._held = 0.0  # how often the last pick is still to be repeated
+        self._held = 0.0  # remaining repetitions of the last pick
         self._ended = False
 
     @property
     def complete(self) -> bool:
         r"""Whether feedback is needed before the next pick."""
-        if self._ended or (self.max_size is not None and len(self.picks) >= self.max_size):
+        if self._ended or len(self.picks) >= self.rule.max_size:
             return True
         return self._held < 1 and self._spent > self.rule.limit
 
     @torch.no_grad()
     def pick(self) -> int:
-        r"""The next arm, as if the outcomes of the earlier ones were on their way."""
+        r"""Pick the next arm, without the results of the earlier picks, and return its row."""
         if self._held >= 1:
             self._held -= 1
             self._record(self.picks[-1], self.scores[-1], self.informative[-1])
@@ -114,9 +111,28 @@ class Batch(ABC):
         self.informative.append(informative)
 
     def follow(self, picks: Sequence[int]) -> None:
-        r"""Pick again what was picked before a run was interrupted."""
+        r"""Repeat the picks of an interrupted run."""
         for _ in picks:
             self.pick()
+
+    @property
+    def is_design(self) -> bool:
+        r"""Whether the picks belong to an initial design."""
+        return False
+
+    @property
+    def tree(self) -> TreeState | None:
+        r"""The cells after the picks if the domain is a tree, else None."""
+        return None
+
+    def inputs_of(self, rows: Tensor, arms: Tensor) -> Tensor:
+        r"""Return the inputs of some picks, in the user's units.
+
+        Args:
+            rows: ``q`` rows of the table.
+            arms: The inputs with which the table started.
+        """
+        return arms[rows]
 
     @cached_property
     def _start(self) -> Tensor:
@@ -127,17 +143,18 @@ class Batch(ABC):
 
     @abstractmethod
     def _choose(self) -> int:
-        r"""The next arm."""
+        r"""Return the row of the next pick."""
 
     def _hallucinate(self, row: int) -> None:
-        r"""Let variances fall as if ``row`` had been observed; here they stay."""
+        r"""Lower the variances as if ``row`` had been observed. This base class does nothing."""
         return
 
     def _score_now(self, row: int) -> float:
-        r"""The score given the picks so far; here an upper bound that knows of the same row only.
+        r"""Return the score of a row given the picks so far.
 
-        ``c`` observations take ``tau`` to ``tau / (1 + c tau)``.
+        This base class returns an upper bound, which considers only picks of the same row. ``c``
+        observations of a row reduce its ``tau`` to ``tau / (1 + c tau)``.
         """
         score = self._score_at_start(row)
-        earlier = self.picks.count(row) + (*self.stragglers, *self.lost).count(row)
+        earlier = self.picks.count(row) + (*self.stragglers, *self.given_up).count(row)
         return score / (1 + earlier * score)

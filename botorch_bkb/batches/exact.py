@@ -1,14 +1,15 @@
-r"""``ExactBatch``: any function of means and variances, conditioning on every pick exactly.
+r"""``ExactBatch``: picks by means and variances, conditioned exactly on the earlier picks.
 
-GP-BUCB's posterior is that of everything observed *and* hallucinated. A pick that is not in the
-dictionary takes its own residual with it, so its covariance with all arms is needed. With ``c(x)``
-the covariances with the ``D`` distinct picks at the start of the batch, pulled ``n`` times,
+GP-BUCB conditions on everything observed *and* hallucinated. A pick outside the dictionary also
+lowers variances through its own residual, so its covariance with all arms is needed. Let ``c(x)``
+be the covariances with the ``D`` distinct picks at the start of the batch, pulled ``n`` times. Then
 
 .. code-block:: text
 
     var_b(x) = var_0(x) - c(x)' P c(x),     P = (diag(lambda / n) + C_DD)^{-1}
 
-and a pick changes ``P`` by rank one: ``O(A D)`` a pick, ``O(A m)`` for each new distinct one.
+Each pick changes ``P`` by rank one. The cost is ``O(A D)`` per pick, and ``O(A m)`` per new
+distinct pick.
 
 Reference:
     Desautels, Krause, Burdick: Parallelizing exploration-exploitation tradeoffs in Gaussian
@@ -28,18 +29,18 @@ from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.rules import BatchRule
 
-#: Values of arms, to be maximised, from their means and variances.
+#: A function from the means and variances of arms to the values that are maximised.
 Criterion = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class UpperBound:
-    r"""``mean + width sd``, the width in posterior standard deviations.
+    r"""The upper confidence bound ``mean + width sd`` as a criterion.
 
-    Called with ``A`` means and ``A`` variances, returns ``A`` bounds.
+    A call maps ``A`` means and ``A`` variances to ``A`` bounds.
 
     Args:
-        width: In posterior standard deviations.
+        width: The width in posterior standard deviations.
 
     Example:
         >>> import torch
@@ -54,18 +55,18 @@ class UpperBound:
     width: float
 
     def __call__(self, mean: Tensor, var: Tensor) -> Tensor:
-        r"""The bounds."""
+        r"""Return the upper bounds."""
         return mean + self.width * var.sqrt()
 
 
 class ExactBatch(Batch):
-    r"""Picks the best arm by a criterion one after another, conditioning on each exactly.
+    r"""A batch that picks the best arm by a criterion and conditions on each pick exactly.
 
-    Means stay within a batch; variances fall with every pick.
+    Means stay fixed within a batch. Variances fall with every pick.
 
     Args:
-        table: The arms; it must not change while the batch is picked.
-        rule: When the batch is complete.
+        table: The table of arms, which must not change while the batch is picked.
+        rule: The rule that decides when the batch is complete.
         criterion: :class:`UpperBound` or another function of means and variances.
         kwargs: As for :class:`~botorch_bkb.batches.batch.Batch`.
 
@@ -92,11 +93,11 @@ class ExactBatch(Batch):
         self.criterion = criterion
         mean, self._var = table.moments()
         self._mean = mean[: self.num_arms]
-        self._places: dict[int, int] = {}  # of the distinct picks
+        self._places: dict[int, int] = {}  # row of a distinct pick -> its index in C and P
         self._pulls: list[int] = []
         self._C = self._var.new_empty(len(self._var), 0)
         self._P = self._var.new_empty(0, 0)
-        for row in (*self.stragglers, *self.lost):
+        for row in (*self.stragglers, *self.given_up):
             self._hallucinate(row)
 
     def _choose(self) -> int:
@@ -106,11 +107,11 @@ class ExactBatch(Batch):
         return float(self._var[row]) / self.table.noise_var
 
     def _hallucinate(self, row: int) -> None:
-        fall = self._again(self._places[row]) if row in self._places else self._new(row)
+        fall = self._pull_again(self._places[row]) if row in self._places else self._pull_new(row)
         self._var = (self._var - fall).clamp_min(0)
 
-    def _again(self, i: int) -> Tensor:
-        r"""One pull more of a distinct pick; returns by how much all variances fall."""
+    def _pull_again(self, i: int) -> Tensor:
+        r"""Pull a distinct pick once more and return by how much all variances fall."""
         n = self._pulls[i]
         self._pulls[i] += 1
         gap = self.table.noise_var / n - self.table.noise_var / (n + 1)
@@ -119,8 +120,8 @@ class ExactBatch(Batch):
         self._P = self._P + scale * torch.outer(p, p)
         return scale * (self._C @ p).square()
 
-    def _new(self, row: int) -> Tensor:
-        r"""The first pull of a pick; returns by how much all variances fall."""
+    def _pull_new(self, row: int) -> Tensor:
+        r"""Pull a new pick for the first time and return by how much all variances fall."""
         column = self.table.covariance_with(row)
         c = self._C[row]
         p = self._P @ c

@@ -1,4 +1,4 @@
-r"""Variances as if picks had been observed, row by row as they are needed.
+r"""``Hallucination``: variances as if picks had been observed, for the rows that need them.
 
 After picks ``x_1 .. x_b`` (BBKB, Algorithm 1; ``Q`` is the table's inverse information)
 
@@ -7,8 +7,8 @@ After picks ``x_1 .. x_b`` (BBKB, Algorithm 1; ``Q`` is the table's inverse info
     var_b(x) = var_0(x) - sum_s (z(x)'g_s)^2,    g_s = v_s / sqrt(lambda + z_s'v_s),
     v_s = Q z_s - sum_{r<s} g_r (g_r'z_s)
 
-costs ``O(m)`` for each row and pick it has not seen yet. Now and then the ``g`` are folded into
-an own ``Q <- Q - sum g g'``, so that a pick costs the same late in a batch as early.
+The cost is ``O(m)`` per row and per pick since the row was last updated. From time to time the
+``g`` are folded into ``Q <- Q - sum g g'``. So late picks of a batch cost as much as early ones.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from botorch_bkb.arms import ArmTable, squares, squares_in
+from botorch_bkb.arms.table import ArmTable, squares, squares_in
 
-#: Picks folded into ``Q`` at a time.
+#: Number of picks that are folded into ``Q`` at a time.
 FOLD = 64
 
 
 class Hallucination:
-    r"""Picks on top of a table, whose means stay.
+    r"""The variances of a table after hallucinated picks; the means stay fixed.
 
     Args:
-        table: The arms; rows may be added to it, nothing else may change.
+        table: The table of arms. Rows may be added to it, but nothing else may change.
 
     Attributes:
-        picked: How many picks there were.
+        picked: The number of picks so far.
     """
 
     def __init__(self, table: ArmTable) -> None:
@@ -41,8 +41,8 @@ class Hallucination:
         self._G = torch.zeros(FOLD, len(self._Q), dtype=torch.float64, device=self._Q.device)
         self._folded = 0
         self._coordinates: dict[int, Tensor] = {}
-        self._directions: dict[int, Tensor] = {}  # Q z of the rows picked since the last fold
-        self._lost: dict[int, float] = {}  # what lost rows have lost of their residual
+        self._directions: dict[int, Tensor] = {}  # Q z of rows picked since the last fold
+        self._given_up: dict[int, float] = {}  # falls of the residuals of these rows
 
     @cached_property
     def _residual(self) -> Tensor:
@@ -51,7 +51,7 @@ class Hallucination:
     def _residual_of(self, row: int) -> float:
         is_new = row >= len(self._residual)
         residual = self.table.residual(row) if is_new else self._residual[row]
-        return float(residual) - self._lost.get(row, 0.0)
+        return float(residual) - self._given_up.get(row, 0.0)
 
     def _z(self, row: int) -> Tensor:
         if row not in self._coordinates:
@@ -59,7 +59,7 @@ class Hallucination:
         return self._coordinates[row]
 
     def pick(self, row: int) -> tuple[float, Tensor]:
-        r"""Let variances fall as if ``row`` had been observed; returns ``z'Q z`` and ``g``."""
+        r"""Lower the variances as if ``row`` had been observed, and return ``z'Q z`` and ``g``."""
         z = self._z(row)
         if row not in self._directions:
             self._directions[row] = self._Q @ z
@@ -75,36 +75,40 @@ class Hallucination:
             self._folded, self._directions = self.picked, {}
         return gain, g
 
-    def lose(self, row: int) -> tuple[float, Tensor]:
-        r"""The same for a row that nobody will observe; returns what it loses itself, and ``g``.
+    def give_up(self, row: int) -> tuple[float, Tensor]:
+        r"""Lower the variances for a row that will never be observed.
 
-        The dictionary may not explain it, and it would be picked again and again otherwise.
+        The row's residual falls as well. Otherwise a row that the dictionary does not explain would
+        be picked again and again.
+
+        Returns:
+            The fall of the row's residual, and ``g``.
         """
         residual = max(0.0, self._residual_of(row))
         fall = residual**2 / (self.table.noise_var + residual)
-        self._lost[row] = self._lost.get(row, 0.0) + fall
+        self._given_up[row] = self._given_up.get(row, 0.0) + fall
         return fall, self.pick(row)[1]
 
     def variance(self, row: int, var: float | None = None, seen: int = 0) -> float:
-        r"""The variance of a row after all picks.
+        r"""Return the variance of a row after all picks.
 
         Args:
-            row: The row.
-            var: What it was.
-            seen: After how many picks that was.
+            row: A row of the table.
+            var: An earlier variance of the row.
+            seen: The number of picks that ``var`` includes.
         """
         z = self._z(row)
-        if var is None or seen < self._folded:  # what it has not seen is in Q by now
+        if var is None or seen < self._folded:  # later picks are folded into Q
             seen = self._folded
             var = self._residual_of(row) + float((self._Q @ z) @ z)
         falls = self._G[seen - self._folded : self.picked - self._folded] @ z
         return max(0.0, var - float(falls @ falls))
 
     def variances(self, rows: Tensor) -> Tensor:
-        r"""The same for many rows at a time."""
+        r"""Return the variances of many rows after all picks."""
         z = self.table.coordinates(rows).double()
-        # From the beginning: one product is cheaper than to find out what each has seen.
+        # From scratch: one product is cheaper than looking up which picks each row includes.
         var = self._residual[rows] + squares_in(self._Q, z)
-        for row, fall in self._lost.items():
+        for row, fall in self._given_up.items():
             var[rows == row] -= fall
         return (var - squares(z @ self._G[: self.picked - self._folded].mT)).clamp_min(0)

@@ -1,7 +1,8 @@
-r"""``LazyBatch``: upper confidence bounds, refreshed only at the top.
+r"""``LazyBatch``: picks by upper confidence bounds, which are updated only near the top.
 
-Inside a batch the means stay and variances only fall, so an upper bound computed earlier is
-still an upper bound: an arm is examined again only when it comes to the top.
+Within a batch the means stay fixed and the variances only fall. So an upper bound computed earlier
+is still an upper bound, and an arm is updated only when its bound is the highest. The arms with the
+highest bounds are kept in a pool, ordered by a heap.
 
 Reference:
     Calandriello et al.: Near-linear time Gaussian process optimization with adaptive batching
@@ -18,43 +19,43 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_bkb.arms import CHUNK, ArmTable, squares
+from botorch_bkb.arms.table import CHUNK, ArmTable, squares
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.hallucination import Hallucination
 from botorch_bkb.batches.rules import BatchRule
 from botorch_bkb.belief import chunks
 
-#: Arms that stand for election at first; four times as many when the best of them falls below the
-#: rest, whose bounds are those of the beginning of the batch.
+#: Initial size of the pool. It grows fourfold when its highest bound falls below those of the other
+#: arms, which are not updated.
 POOL = 64
-#: As many may stand; beyond, all arms are brought up to date and the election starts again.
+#: Largest size of the pool. Instead of exceeding it, all arms are updated and a new pool is filled.
 MOST = 1024
-#: Stale arms brought up to date one by one for a pick, before they are taken many at a time.
+#: Number of outdated arms that are updated one by one for a pick. Further arms follow in groups.
 SINGLES = 4
-#: How many at a time.
+#: Size of these groups.
 REFRESH = 16
 
 
 @dataclass
 class Arm:
-    r"""What is known of an arm of the pool."""
+    r"""Mean and variance of an arm in the pool."""
 
     mean: float
     var: float
-    seen: int  #: how many picks that takes account of
+    seen: int  #: number of picks that the variance includes
 
 
 class LazyBatch(Batch):
-    r"""Picks ``argmax mean + width sd`` one after another, hallucinating each.
+    r"""A batch that picks ``argmax mean + width sd`` and hallucinates each pick.
 
     Args:
-        table: The arms; it must not change while the batch is picked.
-        rule: When the batch is complete.
-        width: Width of the bounds in posterior standard deviations.
+        table: The table of arms, which must not change while the batch is picked.
+        rule: The rule that decides when the batch is complete.
+        width: The width of the bounds in posterior standard deviations.
         kwargs: As for :class:`~botorch_bkb.batches.batch.Batch`.
 
     Attributes:
-        refreshed: How many arms were examined again so far.
+        refreshed: The number of updates of single arms so far.
 
     Example:
         >>> import torch
@@ -83,19 +84,19 @@ class LazyBatch(Batch):
         self._hallucination = Hallucination(table)
         self._pool: dict[int, Arm] = {}
         self._heap: list[tuple[float, int]] = []
-        self._since = 0  # how many picks all arms have seen
-        self._unseen: list[Tensor] = []  # the others, ``g`` of each
+        self._included = 0  # number of picks that the variances of all arms include
+        self._missing: list[Tensor] = []  # ``g`` of each later pick
         for row in self.stragglers:
-            self._fall(row)
-        self._lose()
-        self._begin()
+            self._add_pick(row)
+        self._add_given_up()
+        self._new_pool()
 
-    def _lose(self) -> None:
-        if self.lost:
+    def _add_given_up(self) -> None:
+        if self.given_up:
             self._var = self._var.clone()
-        for row in self.lost:
-            fall, g = self._hallucination.lose(row)
-            self._unseen.append(g)
+        for row in self.given_up:
+            fall, g = self._hallucination.give_up(row)
+            self._missing.append(g)
             if row < self.num_arms:
                 self._var[row] -= fall
 
@@ -104,10 +105,11 @@ class LazyBatch(Batch):
         while True:
             negative, row = self._heap[0]
             arm = self._pool[row]
-            # Among equal bounds the first row wins, and it may be outside, but for the very first.
-            first = row == self._first and arm.seen == self._since
-            if -negative <= self._outside and not first:
-                self._look_further(tied=-negative == self._outside)
+            # Of equal bounds the first row wins, and it may be outside the pool. This row itself is
+            # the first if it had the highest bound of all arms and has not been updated since.
+            first = row == self._best and arm.seen == self._included
+            if -negative <= self._bound_outside and not first:
+                self._extend_pool(tied=-negative == self._bound_outside)
                 continue
             if arm.seen == self._hallucination.picked:
                 break
@@ -119,49 +121,49 @@ class LazyBatch(Batch):
         return row
 
     def _hallucinate(self, row: int) -> None:
-        gain, arm = self._fall(row), self._pool[row]  # the pick itself needs no refreshing
+        gain, arm = self._add_pick(row), self._pool[row]  # the gain gives the pick's own variance
         self._update(arm, arm.var - gain**2 / (self.table.noise_var + gain))
         heapq.heapreplace(self._heap, self._entry(row, arm))
 
     def _score_now(self, row: int) -> float:
-        return self._pool[row].var / self.table.noise_var  # just examined, to be picked
+        return self._pool[row].var / self.table.noise_var  # up to date at the top of the heap
 
     # ------------------------------------------------------------------ the pool
 
-    def _begin(self) -> None:
+    def _new_pool(self) -> None:
         self._upper = self._mean + self.width * self._var.sqrt()
-        self._first = int(self._upper.argmax())
+        self._best = int(self._upper.argmax())
         self._pool, self._heap = {}, []
-        self._elect(POOL)
+        self._fill_pool(POOL)
 
-    def _look_further(self, tied: bool) -> None:
-        r"""Let more arms stand, or bring all up to date where these would be too many."""
+    def _extend_pool(self, tied: bool) -> None:
+        r"""Extend the pool, or update all arms at a tie or if the pool would be too large."""
         size = 4 * len(self._pool)
-        if not self._unseen or not (tied or size > MOST):
-            self._elect(size)
+        if not self._missing or not (tied or size > MOST):
+            self._fill_pool(size)
             return
-        thin = torch.stack(self._unseen, -1).to(self.table.X)
+        thin = torch.stack(self._missing, -1).to(self.table.X)
         var = self._var.clone()
         for block in chunks(self.num_arms, CHUNK):
             var[block] -= squares((self.table.coordinates(block) @ thin).double())
-        self._var, self._unseen, self._since = var.clamp_min(0), [], self._hallucination.picked
-        self._begin()
+        self._var, self._missing, self._included = var.clamp_min(0), [], self._hallucination.picked
+        self._new_pool()
 
-    def _elect(self, size: int) -> None:
-        r"""Let the ``size`` highest bounds stand, and remember how high the others may be."""
-        size, self._outside = min(size, self.num_arms), -math.inf
+    def _fill_pool(self, size: int) -> None:
+        r"""Add the arms with the ``size`` highest bounds, and store a bound on all others."""
+        size, self._bound_outside = min(size, self.num_arms), -math.inf
         rows = torch.arange(size, device=self._upper.device)
         if size < self.num_arms:
             top = self._upper.topk(size)
-            self._outside, rows = float(top.values[-1]), top.indices
+            self._bound_outside, rows = float(top.values[-1]), top.indices
         columns = (rows, self._mean[rows], self._var[rows])
         for row, mean, var in zip(*(column.tolist() for column in columns), strict=True):
-            self._admit(row, mean, var)
-        self._admit(self._first, float(self._mean[self._first]), float(self._var[self._first]))
+            self._add_to_pool(row, mean, var)
+        self._add_to_pool(self._best, float(self._mean[self._best]), float(self._var[self._best]))
 
-    def _admit(self, row: int, mean: float, var: float) -> None:
+    def _add_to_pool(self, row: int, mean: float, var: float) -> None:
         if row not in self._pool:
-            self._pool[row] = arm = Arm(mean, var, self._since)
+            self._pool[row] = arm = Arm(mean, var, self._included)
             heapq.heappush(self._heap, self._entry(row, arm))
 
     def _entry(self, row: int, arm: Arm) -> tuple[float, int]:
@@ -171,13 +173,13 @@ class LazyBatch(Batch):
         arm.var, arm.seen = max(0.0, var), self._hallucination.picked
 
     def _refresh(self, row: int, arm: Arm) -> None:
-        r"""Bring the arm at the top up to date with all picks."""
+        r"""Update the arm at the top of the heap with all picks."""
         self._update(arm, self._hallucination.variance(row, arm.var, arm.seen))
         heapq.heapreplace(self._heap, self._entry(row, arm))
         self.refreshed += 1
 
     def _refresh_many(self) -> None:
-        r"""The same for those nearest to the top."""
+        r"""Update a group of outdated arms at the top of the heap with all picks."""
         stale: list[int] = []
         while self._heap and len(stale) < REFRESH:
             row = self._heap[0][1]
@@ -191,7 +193,7 @@ class LazyBatch(Batch):
             heapq.heappush(self._heap, self._entry(row, arm))
         self.refreshed += len(stale)
 
-    def _fall(self, row: int) -> float:
+    def _add_pick(self, row: int) -> float:
         gain, g = self._hallucination.pick(row)
-        self._unseen.append(g)
+        self._missing.append(g)
         return gain

@@ -1,40 +1,45 @@
-r"""When a batch is complete: how much the picks may teach before feedback is needed.
+r"""Batch rules: they decide when a batch is complete and feedback is needed.
 
-Scores are ``tau_fb(x) = var(x) / lambda`` under the model at the start of the batch. A rule
-says what a pick spends of the batch's limit, and how often a pick is repeated.
+Each pick spends a part of the batch's limit. A rule defines the limit, what a pick spends, and how
+often a pick is repeated. Scores are ``tau_fb(x) = var(x) / lambda`` under the model at the start of
+the batch.
 
 References:
     Calandriello et al.: Near-linear time Gaussian process optimization with adaptive batching
-    and resparsification. ICML 2020. (The sum; Lemma 4 is why it is the right measure.)
+    and resparsification. ICML 2020. (The sum rule, justified by Lemma 4.)
 
     Desautels, Krause, Burdick: Parallelizing exploration-exploitation tradeoffs in Gaussian
-    process bandit optimization. JMLR 2014. (The product.)
+    process bandit optimization. JMLR 2014. (The product rule.)
 
     Calandriello et al.: Scaling Gaussian process optimization by evaluating a few unique
-    candidates multiple times. ICML 2022. (Holding.)
+    candidates multiple times. ICML 2022. (The holding rule.)
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from botorch.exceptions.errors import InputDataError
 
+from botorch_bkb.validation import check_positive_integer
 
-@dataclass(frozen=True)
+#: The default threshold and the default largest batch size.
+THRESHOLD, MAX_SIZE = 2.0, 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
 class BatchRule:
-    r"""Complete once the picks have spent more than the limit, the last pick included.
+    r"""A rule that completes a batch once its picks have spent more than the limit.
 
-    This one asks for feedback after every pick; the others derive from it.
+    This base class asks for feedback after every pick. The other rules derive from it.
 
-    Attributes:
-        limit: What may be spent.
-        inflation: ``C~``: by how much variances may have fallen when the last pick is made.
-        delay: By how much they may have fallen when the dictionary is drawn again.
+    Args:
+        max_size: The largest number of points in a batch.
 
     Example:
-        A rule of one's own. A theorem's width needs the right ``inflation`` too:
+        A custom rule that completes a batch after four picks. A theorem's width also needs the
+        right ``inflation``.
 
         >>> import torch
         >>> from botorch_bkb import BBKB
@@ -47,32 +52,37 @@ class BatchRule:
         4
     """
 
+    max_size: int = MAX_SIZE
+
+    def __post_init__(self) -> None:
+        check_positive_integer("max_batch_size", self.max_size)
+
     @property
     def limit(self) -> float:
-        r"""What may be spent."""
+        r"""The amount that the picks of a batch may spend."""
         return 0.0
 
     @property
     def inflation(self) -> float:
-        r"""By how much variances may have fallen when the last pick is made."""
+        r"""``C~``, the factor by which variances may have fallen at the last pick."""
         return 1.0
 
     @property
     def delay(self) -> float:
-        r"""By how much variances may have fallen when the dictionary is drawn again."""
+        r"""The factor by which variances may have fallen when the dictionary is drawn again."""
         return self.inflation
 
     def spent(self, score: float) -> float:
-        r"""What a pick with this score takes from the limit."""
+        r"""Return how much of the limit a pick with this score spends."""
         return 1.0
 
     def repeats(self, score: float) -> float:
-        r"""How often a pick with this score is pulled in a row."""
+        r"""Return how many times in a row a pick with this score is pulled."""
         return 1.0
 
 
 class OneAtATime(BatchRule):
-    r"""Every pick waits for its feedback: GP-UCB and BKB.
+    r"""A rule that asks for feedback after every pick, as GP-UCB and BKB do.
 
     Example:
         >>> from botorch_bkb.batches import OneAtATime
@@ -87,15 +97,17 @@ class OneAtATime(BatchRule):
 
 @dataclass(frozen=True)
 class ThresholdRule(BatchRule):
-    r"""A rule with a threshold.
+    r"""Base class of batch rules with a threshold.
 
     Args:
-        threshold: At least 1; larger values give longer batches.
+        threshold: The threshold, at least 1; larger values give longer batches.
+        max_size: The largest number of points in a batch.
     """
 
-    threshold: float
+    threshold: float = field(default=THRESHOLD, kw_only=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 1 <= self.threshold < math.inf:
             raise InputDataError(
                 f"batch_threshold must be finite and at least 1, got {self.threshold}: 2 is usual, "
@@ -104,15 +116,16 @@ class ThresholdRule(BatchRule):
 
 
 class SumRule(ThresholdRule):
-    r"""BBKB: complete when ``1 + sum tau_fb > C~``; never shorter than by the product rule.
+    r"""BBKB's rule, which completes a batch when ``1 + sum tau_fb > C~``.
 
-    For any dictionary, after picks ``x_s`` of a batch,
+    Batches are never shorter than by the product rule. For any dictionary, after picks ``x_s`` of
+    a batch,
 
     .. code-block:: text
 
         tau_fb(x) / (1 + sum_s tau_fb(x_s)) <= tau(x) <= tau_fb(x)
 
-    so no variance has fallen by more than ``C~`` when the last pick is made.
+    So no variance has fallen by more than ``C~`` when the last pick is made.
 
     Args:
         threshold: ``C~``, at least 1; larger values give longer batches.
@@ -129,24 +142,24 @@ class SumRule(ThresholdRule):
 
     @property
     def limit(self) -> float:
-        r"""``C~ - 1``."""
+        r"""The limit ``C~ - 1``."""
         return self.threshold - 1
 
     @property
     def inflation(self) -> float:
-        r"""``C~``."""
+        r"""The inflation, which is the threshold ``C~``."""
         return self.threshold
 
     def spent(self, score: float) -> float:
-        r"""``tau``."""
+        r"""Return ``tau`` itself."""
         return score
 
 
 class ProductRule(ThresholdRule):
-    r"""GP-BUCB: complete when ``prod (1 + tau_fb) > C``.
+    r"""GP-BUCB's rule, which completes a batch when ``prod (1 + tau_fb) > C``.
 
-    The product is no less than ``1 + sum tau_fb``, so no variance has fallen by more than ``C``
-    when the last pick is made.
+    The product is at least ``1 + sum tau_fb``. So no variance has fallen by more than ``C`` when
+    the last pick is made.
 
     Args:
         threshold: ``C``, at least 1; larger values give longer batches.
@@ -159,30 +172,31 @@ class ProductRule(ThresholdRule):
         (True, True)
 
     Reference:
-        Desautels, Krause, Burdick, JMLR 2014. (GP-BUCB. The paper bounds what a batch gains in
-        information; ``1/2 sum log(1 + tau_fb)`` is no less.)
+        Desautels, Krause, Burdick, JMLR 2014. (GP-BUCB. The paper bounds the information
+        gain of a batch, which is at most ``1/2 sum log(1 + tau_fb)``.)
     """
 
     @property
     def limit(self) -> float:
-        r"""``log C``."""
+        r"""The limit ``log C``."""
         return math.log(self.threshold)
 
     @property
     def inflation(self) -> float:
-        r"""``C``."""
+        r"""The inflation, which is the threshold ``C``."""
         return self.threshold
 
     def spent(self, score: float) -> float:
-        r"""``log(1 + tau)``."""
+        r"""Return ``log(1 + tau)``."""
         return math.log1p(score)
 
 
 class HoldingRule(ThresholdRule):
-    r"""mini-GP-UCB: one pick, held for ``B = max(1, floor((C^2 - 1) / tau))`` pulls.
+    r"""mini-GP-UCB's rule, which pulls a single pick several times in a row.
 
-    Meanwhile ``tau`` at the pick falls to ``tau / (1 + B tau)``, so no variance shrinks by more
-    than ``C^2``, unless one pull alone does it.
+    A pick with score ``tau`` is pulled ``B = max(1, floor((C^2 - 1) / tau))`` times. Its score
+    then falls to ``tau / (1 + B tau)``. So no variance shrinks by more than ``C^2``, unless a
+    single pull has that effect.
 
     Args:
         threshold: ``C``, at least 1; larger values hold a pick longer.
@@ -198,26 +212,52 @@ class HoldingRule(ThresholdRule):
 
     @property
     def delay(self) -> float:
-        r"""``C^2``."""
+        r"""The delay, which is ``C^2``."""
         return self.threshold**2
 
     def repeats(self, score: float) -> float:
-        r"""``B``; infinite at a score of zero, where nothing is left to learn."""
+        r"""Return ``B``, infinite for a score of zero, where nothing is left to learn."""
         if score == 0:
             return math.inf
         return max(1.0, (self.threshold**2 - 1) // score)
 
 
-NAMED = {"one": None, "sum": SumRule, "product": ProductRule, "hold": HoldingRule}
+#: Batch rules by their short names.
+NAMED: dict[str, type[BatchRule]] = {
+    "one": OneAtATime,
+    "sum": SumRule,
+    "product": ProductRule,
+    "hold": HoldingRule,
+}
 
 
-def as_batch_rule(rule: str | BatchRule, threshold: float) -> BatchRule:
-    r"""A rule by its name: one, sum, product or hold."""
+def as_batch_rule(
+    rule: str | BatchRule, threshold: float = THRESHOLD, max_size: int = MAX_SIZE
+) -> BatchRule:
+    r"""Return the batch rule for a name; rules are returned unchanged.
+
+    Args:
+        rule: A batch rule, or one of the names one, sum, product and hold.
+        threshold: The threshold of a rule given by name.
+        max_size: The largest batch size of a rule given by name.
+    """
     if isinstance(rule, BatchRule):
+        if (threshold, max_size) != (THRESHOLD, MAX_SIZE):
+            raise InputDataError(
+                "batch_threshold and max_batch_size have no effect beside a batch rule, got "
+                f"{rule!r}: give them to the rule, as in SumRule(3.0, max_size=100)."
+            )
         return rule
     if rule not in NAMED:
         raise InputDataError(
             f"batch_rule must be one of {', '.join(NAMED)}, or a BatchRule, got {rule!r}."
         )
     kind = NAMED[rule]
-    return OneAtATime() if kind is None else kind(threshold)
+    if issubclass(kind, ThresholdRule):
+        return kind(threshold, max_size=max_size)
+    if (threshold, max_size) != (THRESHOLD, MAX_SIZE):
+        raise InputDataError(
+            'batch_threshold and max_batch_size have no effect where batch_rule is "one": leave '
+            "them out, or use another rule."
+        )
+    return kind()

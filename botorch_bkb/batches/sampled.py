@@ -1,4 +1,4 @@
-r"""Batches whose picks are random: Thompson sampling and epsilon-greedy."""
+r"""Batches with random picks: Thompson sampling and epsilon-greedy."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_bkb.arms import CHUNK, ArmTable
+from botorch_bkb.arms.table import CHUNK, ArmTable
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.rules import BatchRule
 from botorch_bkb.belief import chunks
 
-#: The most posterior draws in one pass over the coordinates.
+#: The largest number of posterior draws per pass over the coordinates.
 DRAWS = 16
 
 
 class ThompsonBatch(Batch):
-    r"""Each pick is the best arm of a draw from the DTC posterior.
+    r"""A batch in which each pick is the best arm of a draw from the DTC posterior.
 
     .. code-block:: text
 
         f(x) = mean(x) + z(x)'theta + sqrt(residual(x)) eps(x),   theta ~ N(0, Q)
 
-    The covariance ``z(x)'Q z(x')`` through the dictionary is exact and so is every variance.
-    What the dictionary does not explain, ``k(x,x') - z(x)'z(x')``, is drawn independently for
-    each arm: drawn jointly it would take the ``A x A`` covariance. With all observed points in
-    the dictionary that is the part the data say nothing about. No theorem is claimed.
+    The covariance ``z(x)'Q z(x')`` through the dictionary is exact, and so is every variance.
+    The part that the dictionary does not explain, ``k(x,x') - z(x)'z(x')``, is drawn independently
+    for each arm. A joint draw would need the ``A x A`` covariance. If all observed points are in
+    the dictionary, the data contain no information about this part. No theorem is claimed.
 
     Args:
-        table: The arms; it must not change while the batch is picked.
-        rule: When the batch is complete.
+        table: The table of arms, which must not change while the batch is picked.
+        rule: The rule that decides when the batch is complete.
         generator: The batch's own source of randomness.
         kwargs: As for :class:`~botorch_bkb.batches.batch.Batch`.
 
@@ -47,7 +47,7 @@ class ThompsonBatch(Batch):
 
     Reference:
         Thompson: On the likelihood that one unknown probability exceeds another in view of the
-        evidence of two samples. Biometrika 1933. With the DTC posterior no theorem is claimed.
+        evidence of two samples. Biometrika 1933. No theorem is claimed for the DTC posterior.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ThompsonBatch(Batch):
         return self._drawn.pop(0)
 
     def _maximisers(self, n: int) -> Tensor:
-        r"""The best arms of ``n`` draws, in one pass over the coordinates."""
+        r"""Return the best arms of ``n`` draws, found in one pass over the coordinates."""
         table, generator = self.table, self._generator
         theta = table.draw(n, generator).to(table.X)
         mean, residual = table.mean(), table.residual()
@@ -85,12 +85,12 @@ class ThompsonBatch(Batch):
 
 
 class GreedyBatch(Batch):
-    r"""The arm of highest mean or, with probability ``epsilon``, any arm.
+    r"""A batch that picks the arm of highest mean or, with probability ``epsilon``, a random arm.
 
     Args:
-        table: The arms; it must not change while the batch is picked.
-        rule: When the batch is complete.
-        epsilon: Probability of a random arm.
+        table: The table of arms, which must not change while the batch is picked.
+        rule: The rule that decides when the batch is complete.
+        epsilon: The probability of a random arm.
         generator: The batch's own source of randomness.
         kwargs: As for :class:`~botorch_bkb.batches.batch.Batch`.
 
@@ -107,7 +107,7 @@ class GreedyBatch(Batch):
         3
 
     Reference:
-        The baseline of the experiments of Calandriello et al., ICML 2020 (BBKB). No theorem is
+        The baseline in the experiments of Calandriello et al., ICML 2020 (BBKB). No theorem is
         claimed.
     """
 
@@ -122,7 +122,7 @@ class GreedyBatch(Batch):
         super().__init__(table, rule, **kwargs)
         self.epsilon, self._generator = epsilon, generator
         mean = table.mean()[: self.num_arms].clone()
-        mean[[row for row in self.lost if row < self.num_arms]] = -torch.inf
+        mean[[row for row in self.given_up if row < self.num_arms]] = -torch.inf
         self._best = int(mean.argmax())
 
     def _choose(self) -> int:

@@ -20,7 +20,7 @@ from botorch_bkb.runs import resume
 from botorch_bkb.runs.export import read_journal, table_of
 from botorch_bkb.runs.record import RunRecord, read_record
 from botorch_bkb.runs.result import Table, write_csv
-from botorch_bkb.runs.settings import constructed
+from botorch_bkb.runs.settings import arguments, constructed
 
 
 def add_to(commands: Any) -> None:
@@ -111,8 +111,7 @@ def _show(options: argparse.Namespace) -> None:
 def summary(settings: dict[str, Any], record: RunRecord) -> list[str]:
     r"""Return lines with the optimizer, the progress and the best reward of a run."""
     optimizer, run = settings.get("optimizer", {}), settings.get("run", {})
-    arguments = {**optimizer.get("arguments", {}), **optimizer.get("unknown", {})}
-    given = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
+    given = ", ".join(f"{name}={_short(value)}" for name, value in arguments(optimizer).items())
     outcomes = record.outcomes.values()
     done = [outcome for outcome in outcomes if outcome.reward is not None]
     skipped = sum(point.id == -1 for point in record.points.values())

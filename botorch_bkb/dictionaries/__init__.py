@@ -1,13 +1,13 @@
-r"""Dictionary rules: from leverage scores to indices. No models.
+r"""Dictionary rules, which choose the inducing points of a sparse model among the inputs.
 
-A rule looks at inputs, a kernel and noise variances, and says which of the inputs become
-the dictionary. Rules are also BoTorch ``InducingPointAllocator`` objects, and any BoTorch
+A rule receives inputs, a kernel and noise variances, and returns the indices of the inputs that
+form the dictionary. Rules are also BoTorch ``InducingPointAllocator`` objects. Any BoTorch
 allocator becomes a rule with :class:`FromAllocator`.
 
 The score of an input is its posterior variance in units of the noise,
 ``tau(x) = var(x) / lambda`` (the papers' ``sigma~^2``, a ridge leverage score). In batch mode
-one set of indices serves all the batches, chosen by the largest score over them, so that
-what a rule guarantees holds in each.
+one set of indices serves all batches. It is chosen by the largest score over the batches, so the
+guarantees of a rule hold in each of them.
 
 References:
     Calandriello, Carratino, Lazaric, Valko, Rosasco: Gaussian process optimization with
@@ -17,20 +17,25 @@ References:
 """
 
 from botorch_bkb.dictionaries.choice import Automatic, FromAllocator, as_rule, given_dictionary
-from botorch_bkb.dictionaries.leverage import RidgeLeverageSampling, data_leverage
+from botorch_bkb.dictionaries.leverage import RidgeLeverageSampling
+from botorch_bkb.dictionaries.observed import Draw, ObservedInputs
 from botorch_bkb.dictionaries.rule import AllPoints, DictionaryRule, covers, first_occurrences
+from botorch_bkb.dictionaries.scores import data_leverage
 from botorch_bkb.dictionaries.threshold import (
     InformationThreshold,
     epsilon_for_horizon,
     score_threshold,
+    threshold_of,
 )
 
 __all__ = [
     "AllPoints",
     "Automatic",
     "DictionaryRule",
+    "Draw",
     "FromAllocator",
     "InformationThreshold",
+    "ObservedInputs",
     "RidgeLeverageSampling",
     "as_rule",
     "covers",
@@ -39,4 +44,5 @@ __all__ = [
     "first_occurrences",
     "given_dictionary",
     "score_threshold",
+    "threshold_of",
 ]

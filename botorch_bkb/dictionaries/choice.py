@@ -1,4 +1,4 @@
-r"""What a user may hand in as ``dictionary``."""
+r"""The values that a user may pass as ``dictionary``: rules, allocators and indices."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from botorch_bkb.validation import check_indices, check_max_size
 
 @dataclass(frozen=True)
 class FromAllocator(DictionaryRule):
-    r"""Any BoTorch ``InducingPointAllocator`` as a rule.
+    r"""A dictionary rule that wraps a BoTorch ``InducingPointAllocator``.
 
-    The allocator must return a subset of the inputs, as BoTorch's do. BoTorch's build the
-    ``n x n`` kernel matrix: mind the memory beyond some ten thousand points.
+    The allocator must return a subset of the inputs, as BoTorch's allocators do. These build the
+    ``n x n`` kernel matrix, which takes much memory beyond about ten thousand points.
 
     Args:
-        allocator: The allocator.
-        size: How many points to ask for.
+        allocator: The BoTorch allocator.
+        size: The number of points to ask for.
 
     Example:
         >>> import torch
@@ -59,7 +59,7 @@ class FromAllocator(DictionaryRule):
         if not equal.any(-1).all():
             raise InputDataError(
                 f"{type(self.allocator).__name__} must choose its inducing points among the "
-                "inputs to serve as a dictionary rule; it returned points that are not."
+                "inputs to serve as a dictionary rule, got other points: use another allocator."
             )
         indices = equal.to(torch.uint8).argmax(-1).unique()
         return indices[first_occurrences(X[..., indices, :])]
@@ -70,14 +70,14 @@ class FromAllocator(DictionaryRule):
 
 @dataclass(frozen=True)
 class Automatic(DictionaryRule):
-    r"""All points while there are few, ridge leverage sampling beyond: the default.
+    r"""The default rule: all points while there are few, ridge leverage sampling beyond.
 
-    Where sampling takes more than half of the inputs, the dictionary is all of them as well: the
-    exact process costs ``n^3 / 3``, a sparse one some ``n m^2``.
+    If sampling takes more than half of the inputs, the dictionary is all of them as well. The exact
+    process costs ``n^3 / 3``, a sparse one about ``n m^2``.
 
     Args:
-        exact_up_to: Up to this many inputs the dictionary is all of them.
-        sampling: The rule used beyond.
+        exact_up_to: The largest number of inputs for which the dictionary is all of them.
+        sampling: The rule for more inputs.
 
     Example:
         >>> import torch
@@ -94,17 +94,17 @@ class Automatic(DictionaryRule):
     def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
         n = inputs.X.shape[-2]
         if n > self.exact_up_to:
-            with warnings.catch_warnings(record=True) as said:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 indices = self.sampling._select(inputs, generator)
             if 2 * len(indices) <= n:
-                for warning in said:
+                for warning in caught:
                     warnings.warn(warning.message, stacklevel=2)
                 return indices
         return AllPoints()._select(inputs, generator)
 
     def is_random(self, n: int) -> bool:
-        r"""Beyond ``exact_up_to`` points, if the rule used there is."""
+        r"""Return whether ``n`` exceeds ``exact_up_to`` and the rule used there is random."""
         return n > self.exact_up_to and self.sampling.is_random(n)
 
     def _capped(self, size: int) -> DictionaryRule:
@@ -114,7 +114,7 @@ class Automatic(DictionaryRule):
 
 
 def given_dictionary(indices: Tensor, X: Tensor) -> Tensor:
-    r"""A dictionary the user names: checked, sorted, and without points that repeat others.
+    r"""Check the indices of a dictionary, sort them and leave out repeated points.
 
     Args:
         indices: A LongTensor of row indices of ``X``.
@@ -138,10 +138,11 @@ def given_dictionary(indices: Tensor, X: Tensor) -> Tensor:
 
 
 def as_rule(dictionary: DictionaryRule | InducingPointAllocator | None) -> DictionaryRule:
-    r"""The rule a user meant: None is :class:`Automatic`, an allocator is wrapped.
+    r"""Convert the argument ``dictionary`` of a model to a dictionary rule.
 
     Args:
-        dictionary: A rule, which is returned as it is, a BoTorch allocator, or None.
+        dictionary: A rule, which is returned unchanged, a BoTorch allocator, which is wrapped, or
+            None for :class:`Automatic`.
 
     Example:
         >>> from botorch.models.utils.inducing_point_allocators import GreedyVarianceReduction
@@ -157,6 +158,6 @@ def as_rule(dictionary: DictionaryRule | InducingPointAllocator | None) -> Dicti
         return FromAllocator(dictionary)
     raise InputDataError(
         "dictionary must be None, a LongTensor of indices, a rule such as "
-        f"RidgeLeverageSampling(), or a BoTorch InducingPointAllocator, got {dictionary!r}: for "
-        "at most so many points pass RidgeLeverageSampling(max_size=...)."
+        f"RidgeLeverageSampling(), or a BoTorch InducingPointAllocator, got {dictionary!r}: to "
+        "limit the number of points pass RidgeLeverageSampling(max_size=...)."
     )

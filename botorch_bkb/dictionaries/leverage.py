@@ -1,4 +1,4 @@
-r"""Ridge leverage scores and sampling by them."""
+r"""Ridge leverage scores, and dictionaries that are sampled by them."""
 
 from __future__ import annotations
 
@@ -9,101 +9,31 @@ from dataclasses import dataclass, field, replace
 import torch
 from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import BotorchWarning
-from gpytorch.kernels import Kernel
-from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
-from botorch_bkb.belief import chunks, dictionary_root, kernel_diagonal, kernel_matrix
+from botorch_bkb.confidence.regret import bbkb_oversampling
+from botorch_bkb.dictionaries.observed import Draw, ObservedInputs, highest_scores
 from botorch_bkb.dictionaries.rule import (
     Candidates,
     DictionaryRule,
     first_occurrences,
     largest_over_batch,
 )
-from botorch_bkb.linalg import Embedding, gram, solve_rows
-from botorch_bkb.validation import check_max_size
+from botorch_bkb.dictionaries.scores import data_leverage, device_of, smallest_coins
+from botorch_bkb.validation import check_max_size, check_positive_integer
 
-
-@torch.no_grad()
-def data_leverage(
-    kernel: Kernel, points: Tensor, X: Tensor, noise: Tensor, counts: Tensor | None = None
-) -> Tensor:
-    r"""Leverage scores of the data themselves, ``tau(x_i) = var(x_i) / noise_i``.
-
-    ``O(n m^2)`` time, ``O(n m)`` memory.
-
-    Args:
-        kernel: The covariance module.
-        points: Dictionary inputs, ``batch x m x d``.
-        X: Inputs, ``batch x n x d``.
-        noise: Noise variances of single observations, ``batch x n``.
-        counts: Numbers of pulls, ``n``.
-
-    Returns:
-        ``batch x n`` scores, float64.
-
-    Example:
-        Two points far apart, each seen once: ``tau = k / (k + lambda)``.
-
-        >>> import torch
-        >>> from gpytorch.kernels import RBFKernel
-        >>> from botorch_bkb.dictionaries import data_leverage
-        >>> X = torch.tensor([[0.0], [100.0]], dtype=torch.float64)
-        >>> data_leverage(RBFKernel().double(), X, X, torch.full((2,), 0.25))
-        tensor([0.8000, 0.8000], dtype=torch.float64)
-
-    Reference:
-        Calandriello et al., COLT 2019. (BKB, eq. 4; the variance is that of DTC.)
-    """
-    root = dictionary_root(kernel, points)
-    noise = noise.double()
-    A = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device).expand_as(root)
-    blocks = []
-    for rows in chunks(X.shape[-2]):
-        Z = solve_rows(root, kernel_matrix(kernel, X[..., rows, :], points))
-        A = A + gram(Z, noise[..., rows], None if counts is None else counts[rows])
-        blocks.append((rows, Z))
-    info_root = psd_safe_cholesky(A)
-    scores = [
-        Embedding(Z, solve_rows(info_root, Z)).variance(kernel_diagonal(kernel, X[..., rows, :]))
-        / noise[..., rows]
-        for rows, Z in blocks
-    ]
-    return torch.cat(scores, -1)
-
-
-def smallest_coins(counts: Tensor, generator: torch.Generator | None) -> Tensor:
-    r"""For each input the smallest of ``c`` uniform numbers, one for each pull; 1 without pulls.
-
-    An input is in the dictionary as soon as one of its pulls is, so its smallest coin decides:
-    below ``p`` with probability ``1 - (1 - p)^c``. Kept from one draw to the next, and lowered
-    only by new pulls, the same coins make a coupling: the law of each draw is the same, and two
-    draws in a row differ less.
-
-    Args:
-        counts: ``n`` numbers of pulls.
-        generator: Source of randomness; torch's global one by default.
-    """
-    # In float64: float32 coins are multiples of 2^-24 and would favour rare points.
-    coins = torch.rand(
-        len(counts), generator=generator, device=_device(generator), dtype=torch.float64
-    )
-    return -torch.expm1(torch.log1p(-coins.to(counts.device)) / counts.double())
-
-
-def highest(drawn: Tensor, scores: Tensor, max_size: int | None) -> Tensor:
-    r"""At most ``max_size`` of the positions ``drawn``, those of highest score."""
-    if max_size is None or len(drawn) <= max_size:
-        return drawn
-    return drawn[scores[drawn].topk(max_size).indices]
+#: The name of the oversampling that the theorems require.
+THEORY = "theory"
+#: The least oversampling when a dictionary is drawn without scores; 2 has proved unstable.
+FROM_SCRATCH = 4.0
 
 
 def warn_capped(drawn: int, kept: int, argument: str) -> None:
-    r"""Say that the cap binds, and what that costs."""
+    r"""Warn that the largest size of the dictionary was exceeded, and say what to do."""
     warnings.warn(
         f"{drawn} dictionary points were drawn and the {kept} of highest score kept: accuracy is "
         "no longer guaranteed. Little noise or a short lengthscale makes the effective dimension "
-        f"this large; raise {argument} if the time (it grows with its square) allows, or lower "
+        f"this large. Raise {argument} if time permits (it grows with its square), or lower "
         "oversampling.",
         BotorchWarning,
         stacklevel=2,
@@ -112,27 +42,34 @@ def warn_capped(drawn: int, kept: int, argument: str) -> None:
 
 @dataclass(frozen=True)
 class RidgeLeverageSampling(DictionaryRule):
-    r"""Each pull enters independently with probability ``min(1, oversampling * tau)``.
+    r"""A rule that includes each pull with probability ``min(1, oversampling * tau)``.
 
-    With counts an input is in with probability ``1 - (1 - p)^c``, exactly the law of ``c``
-    separate coins. BKB Theorem 1: with ``oversampling >= 6 alpha log(4T/delta) / eps^2`` all
-    variances are within a factor ``alpha = (1+eps)/(1-eps)`` of the exact ones, and the
-    dictionary has ``O(d_eff)`` points; in practice 1 to 10 does.
+    Pulls are included independently, so an input with ``c`` pulls is included with probability
+    ``1 - (1 - p)^c``. BKB, Theorem 1: with ``oversampling >= 6 alpha log(4T/delta) / eps^2`` all
+    variances are within a factor ``alpha = (1+eps)/(1-eps)`` of the exact ones, and the dictionary
+    has ``O(d_eff)`` points. In practice 1 to 10 is enough.
 
-    Without scores they are found by doubling: the exact scores of a random block of the data
-    give a dictionary, with which twice as many inputs are scored, and so on. ``n`` inputs
-    cost ``O(n m^2)``; nothing is ever ``n x n``.
+    If no scores are given, the rule finds them by doubling. The exact scores of a random block of
+    the data give a dictionary. With it twice as many inputs are scored, and so on. ``n`` inputs
+    cost ``O(n m^2)``, and no ``n x n`` matrix is built.
 
-    A draw that misses a direction makes the next scores, and with them the next draw, too large.
-    On the example below an oversampling of 2 did so for one seed in twelve (1,765 points instead
-    of some ten); 4 and 8 for none.
+    A draw that misses a direction makes the next scores too large, and with them the next draw. In
+    the example below this happened with an oversampling of 2 for one seed in twelve (1,765 points
+    instead of about ten). With 4 and 8 it never happened.
 
     Args:
-        oversampling: The papers' ``q̄``.
-        max_size: Keep the highest scores where more points were drawn, with a warning. The
-            accuracy theorem no longer applies then.
-        noise_var: Noise variance assumed when used as a BoTorch allocator.
-        generator: Source of randomness where a call gives none.
+        oversampling: The papers' ``q̄``. In an optimizer it may be ``"theory"``, the theorem's value
+            for the ``horizon``.
+        max_size: The largest size. If more points are drawn, those of highest score are kept, with
+            a warning. The accuracy theorem then no longer applies.
+        noise_var: The noise variance assumed when used as a BoTorch allocator.
+        generator: The source of randomness for calls that pass none.
+        coupled: In an optimizer, whether the coin of each pull is kept from one draw to the next.
+            Each draw then has the same law and fewer points change, but the proofs require fresh
+            coins. With fresh coins and little oversampling every arm is left out from time to time.
+            Its bound then jumps up however often it was pulled.
+        horizon: In an optimizer, the expected number of observations ``T``. If a run outlasts it,
+            it is doubled and the oversampling is raised (BKB, Section 3.2).
 
     Example:
         >>> import torch
@@ -145,24 +82,95 @@ class RidgeLeverageSampling(DictionaryRule):
         True
 
     Reference:
-        Calandriello et al., COLT 2019. (BKB, Algorithm 1, Theorem 1.) The doubling: after Musco,
+        Calandriello et al., COLT 2019. (BKB, Algorithm 1, Theorem 1.) The doubling follows Musco,
         Musco: Recursive sampling for the Nyström method. NeurIPS 2017.
     """
 
-    oversampling: float = 4.0
+    oversampling: float | str = 4.0
     max_size: int | None = None
     noise_var: float = 0.01
     generator: torch.Generator | None = field(default=None, compare=False, repr=False)
+    coupled: bool = True
+    horizon: int | None = None
 
-    #: The first block, whose scores are exact.
+    #: The size of the first block, whose scores are exact.
     first_block = 512
 
     def __post_init__(self) -> None:
-        if not self.oversampling > 0:
+        value = self.oversampling
+        if value != THEORY and (isinstance(value, str) or not 0 < value < math.inf):
             raise InputDataError(
-                f"oversampling must be positive, got {self.oversampling}: 1 to 10 is usual."
+                f'oversampling must be positive and finite, or "theory", got {value!r}: 1 to 10 '
+                "is usual. For all points pass dictionary=AllPoints()."
             )
+        if value == THEORY and self.horizon is None:
+            raise InputDataError('oversampling="theory" needs a horizon: pass horizon=T.')
+        if not isinstance(self.coupled, bool):
+            raise InputDataError(f"coupled must be True or False, got {self.coupled!r}.")
         check_max_size(self.max_size)
+        check_positive_integer("horizon", self.horizon)
+
+    @property
+    def keeps_coins(self) -> bool:
+        r"""Whether an optimizer keeps the coins of pulls, so that its draws are coupled."""
+        return self.coupled
+
+    @property
+    def rate(self) -> float:
+        r"""The oversampling as a number.
+
+        Raises:
+            InputDataError: If it is ``"theory"``, which only an optimizer can resolve.
+        """
+        if isinstance(self.oversampling, str):
+            raise InputDataError(
+                'oversampling="theory" depends on delta and on the batches of an optimizer, got it '
+                "in a model: pass a number, such as botorch_bkb.confidence.bkb_oversampling(n, "
+                "delta)."
+            )
+        return self.oversampling
+
+    def at_theory(self, delta: float, delay: float) -> RidgeLeverageSampling:
+        r"""Return the rule with ``"theory"`` replaced by the oversampling of the theorems.
+
+        Args:
+            delta: Failure probability.
+            delay: The factor by which variances may fall before the dictionary is drawn again.
+        """
+        if self.oversampling != THEORY:
+            return self
+        assert self.horizon is not None
+        return replace(self, oversampling=bbkb_oversampling(self.horizon, delta, delay))
+
+    def outlasting(self, num_observations: int, delta: float) -> RidgeLeverageSampling:
+        r"""Return the rule with the horizon doubled until it is at least ``num_observations``.
+
+        Both theorems' oversampling grows with ``log(4 T / delta)`` (BKB, Section 3.2).
+
+        Args:
+            num_observations: The number of results so far.
+            delta: Failure probability.
+        """
+        rate, horizon = self.rate, self.horizon
+        if horizon is None or num_observations <= horizon:
+            return self
+        while num_observations > horizon:
+            now, then = (math.log(4 * T / delta) for T in (2 * horizon, horizon))
+            horizon, rate = 2 * horizon, rate * now / then
+        return replace(self, oversampling=rate, horizon=horizon)
+
+    def draw(self, inputs: ObservedInputs, generator: torch.Generator) -> Draw:
+        r"""Draw a dictionary by the scores before the last results, or from scratch."""
+        if inputs.scores is None:
+            return replace(self, oversampling=max(self.rate, FROM_SCRATCH))._from_scratch(
+                inputs, generator
+            )
+        coins = inputs.coins if self.coupled else smallest_coins(inputs.counts, generator)
+        drawn = self.drawn(inputs.scores, coins, inputs.newest)
+        return highest_scores(drawn, inputs.scores, self.max_size)
+
+    def _from_scratch(self, inputs: ObservedInputs, generator: torch.Generator) -> Draw:
+        return super().draw(inputs, generator)
 
     def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
         X, kernel, noise, scores, counts = inputs
@@ -171,7 +179,7 @@ class RidgeLeverageSampling(DictionaryRule):
         everything = torch.arange(n, device=X.device)
         if scores is not None:
             return self._draw(X, everything, scores, counts, generator)
-        order = torch.randperm(n, generator=generator, device=_device(generator)).to(X.device)
+        order = torch.randperm(n, generator=generator, device=device_of(generator)).to(X.device)
         size = min(self.first_block, n)
         chosen = order[:size]
         while True:
@@ -190,18 +198,18 @@ class RidgeLeverageSampling(DictionaryRule):
         coins = smallest_coins(torch.ones_like(scores) if counts is None else counts, generator)
         drawn = self.drawn(scores, coins)
         drawn = drawn[first_occurrences(X[..., candidates[drawn], :])]
-        capped = highest(drawn, scores, self.max_size)
+        capped, _ = highest_scores(drawn, scores, self.max_size)
         if last and len(capped) < len(drawn):
             warn_capped(len(drawn), len(capped), "max_size")
         return candidates[capped].sort().values
 
     def drawn(self, scores: Tensor, coins: Tensor, newest: int | None = None) -> Tensor:
-        r"""Positions of the inputs whose smallest coin falls below ``min(1, q̄ tau)``.
+        r"""Return the positions of the inputs whose smallest coin is below ``min(1, q̄ tau)``.
 
         Args:
             scores: ``n`` leverage scores of single pulls.
             coins: ``n`` smallest coins of the pulls of each input (:func:`smallest_coins`).
-            newest: The input kept if there is none: an empty dictionary explains nothing.
+            newest: The input to keep if none is drawn, since an empty dictionary explains nothing.
         """
         drawn = torch.nonzero(coins < self._probability(scores)).squeeze(-1)
         if len(drawn) == 0:
@@ -210,25 +218,18 @@ class RidgeLeverageSampling(DictionaryRule):
         return drawn
 
     def _probability(self, scores: Tensor) -> Tensor:
-        if math.isinf(self.oversampling):  # everything, scores of zero included
-            return torch.ones_like(scores)
-        return (self.oversampling * scores).clamp(max=1.0)
+        return (self.rate * scores).clamp(max=1.0)
 
     def inclusion_probability(self, scores: Tensor, counts: Tensor | None = None) -> Tensor:
-        r"""``1 - (1 - min(1, q̄ tau))^c`` for each input (``c = 1`` without counts)."""
+        r"""Return ``1 - (1 - min(1, q̄ tau))^c`` for each input (``c = 1`` without counts)."""
         p = self._probability(scores)
         if counts is None:
             return p
         return torch.where(counts > 0, -torch.expm1(counts * torch.log1p(-p)), 0.0)
 
     def is_random(self, n: int) -> bool:
-        r"""Always."""
+        r"""Return True, since every selection is random."""
         return True
 
     def _capped(self, size: int) -> DictionaryRule:
         return replace(self, max_size=min(size, self.max_size or size))
-
-
-def _device(generator: torch.Generator | None) -> torch.device:
-    r"""Where to draw: on the generator's device, so that a seed means one thing."""
-    return torch.device("cpu") if generator is None else generator.device

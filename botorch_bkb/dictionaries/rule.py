@@ -1,4 +1,4 @@
-r"""What a dictionary rule is, and what all of them need."""
+r"""``DictionaryRule``: the base class of dictionary rules, and functions that rules share."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from botorch.models.utils.inducing_point_allocators import (
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from botorch_bkb.dictionaries.observed import Draw, ObservedInputs, highest_scores
+from botorch_bkb.validation import check_max_size
+
 
 def largest_over_batch(scores: Tensor) -> Tensor:
-    r"""``batch x n -> n``: the score that makes one dictionary serve every batch."""
+    r"""Return the largest score of each input over the batches, ``batch x n -> n``."""
     return scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
 
 
 def first_occurrences(X: Tensor) -> Tensor:
-    r"""Sorted indices of the first of each group of equal rows.
+    r"""Return the sorted indices of the first row of each group of equal rows.
 
     Args:
-        X: ``batch x n x d``; rows are equal if they are in every batch.
+        X: ``batch x n x d`` inputs. Rows are equal if they are equal in every batch.
 
     Example:
         >>> import torch
@@ -41,13 +44,14 @@ def first_occurrences(X: Tensor) -> Tensor:
 
 
 def covers(indices: Tensor, X: Tensor) -> bool:
-    r"""Whether every distinct row of ``X`` is in the dictionary: nothing is sparse then.
+    r"""Return whether a dictionary contains every distinct row of ``X``.
 
-    With fewer than half of more than 2000 rows the answer is no, without a look at them.
+    A model with such a dictionary is not sparse. With fewer than half of more than 2000 rows the
+    answer is False, without a comparison of the rows.
 
     Args:
-        indices: ``m`` rows of ``X``.
-        X: ``batch x n x d``.
+        indices: ``m`` rows of ``X`` that form the dictionary.
+        X: ``batch x n x d`` inputs.
 
     Example:
         >>> import torch
@@ -56,13 +60,13 @@ def covers(indices: Tensor, X: Tensor) -> bool:
         (True, False)
     """
     n, m = X.shape[-2], len(indices)
-    if 2 * m < n and n > 2000:  # hardly; and not worth sorting the data at every step of a fit
+    if 2 * m < n and n > 2000:  # unlikely, and sorting at every step of a fit is slow
         return False
     return m == n or len(first_occurrences(X[..., indices, :])) == len(first_occurrences(X))
 
 
 class Candidates(NamedTuple):
-    r"""What a rule looks at; :meth:`DictionaryRule.select` says what each is."""
+    r"""The arguments of a selection, as described in :meth:`DictionaryRule.select`."""
 
     X: Tensor
     kernel: Kernel
@@ -72,12 +76,12 @@ class Candidates(NamedTuple):
 
 
 class DictionaryRule(InducingPointAllocator):
-    r"""Chooses the dictionary among the inputs.
+    r"""A rule that chooses the dictionary among the inputs, for models and for optimizers.
 
-    A rule implements ``_select``, which looks at ``inputs.X`` (``batch x n x d``),
-    ``inputs.kernel``, ``inputs.noise`` (``batch x n``) and, where they are given,
-    ``inputs.scores`` (``batch x n``) and ``inputs.counts`` (``n``), and returns what :meth:`select`
-    says; and ``_capped``, by which it serves as a BoTorch allocator.
+    A rule implements ``_select``, which returns what :meth:`select` describes. It reads
+    ``inputs.X`` (``batch x n x d``), ``inputs.kernel`` and ``inputs.noise`` (``batch x n``). Where
+    they are given it may also use ``inputs.scores`` (``batch x n``) and ``inputs.counts`` (``n``).
+    A rule also implements ``_capped``, so that it serves as a BoTorch allocator.
 
     Example:
         >>> from dataclasses import dataclass
@@ -98,8 +102,39 @@ class DictionaryRule(InducingPointAllocator):
         tensor([17, 18, 19])
     """
 
-    #: Noise variance assumed where there is no likelihood to ask: as a BoTorch allocator.
+    #: Noise variance assumed when used as a BoTorch allocator, where there is no likelihood.
     noise_var: float = 0.01
+
+    @property
+    def joins_at_once(self) -> bool:
+        r"""Whether every observed point joins the dictionary at once.
+
+        An optimizer then conditions on the picks of a batch exactly. It also updates its belief
+        without waiting for the remaining results of a batch.
+        """
+        return False
+
+    @property
+    def keeps_coins(self) -> bool:
+        r"""Whether an optimizer draws one coin per pull and keeps it for all later draws."""
+        return True
+
+    def draw(self, inputs: ObservedInputs, generator: torch.Generator) -> Draw:
+        r"""Choose the dictionary of an optimizer after new results, by default with :meth:`select`.
+
+        Args:
+            inputs: The inputs observed so far.
+            generator: The optimizer's source of randomness.
+        """
+        chosen = self.select(
+            inputs.X,
+            inputs.kernel,
+            inputs.noise,
+            scores=inputs.scores,
+            counts=inputs.counts,
+            generator=generator,
+        )
+        return Draw(chosen, len(chosen))
 
     def select(
         self,
@@ -111,34 +146,34 @@ class DictionaryRule(InducingPointAllocator):
         counts: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Choose the dictionary.
+        r"""Choose the dictionary among the inputs.
 
         Args:
             X: ``batch x n x d`` inputs, already transformed.
             kernel: The covariance module.
             noise: ``batch x n`` noise variances of single observations.
-            scores: ``batch x n`` leverage scores under the current belief. Without them a
-                rule that needs scores finds its own.
-            counts: ``n`` numbers of pulls of each input.
+            scores: ``batch x n`` leverage scores under the current belief. Without them, a rule
+                that needs scores computes its own.
+            counts: ``n`` numbers of pulls of the inputs.
             generator: Source of randomness; torch's global one by default.
 
         Returns:
-            Sorted ``m`` indices into the rows of ``X``, no two of them of equal rows.
+            ``m`` sorted indices of rows of ``X``, no two of which are equal.
         """
         return self._select(Candidates(X, kernel, noise, scores, counts), generator)
 
     @abstractmethod
     def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
-        r"""What a rule implements; see :meth:`select`."""
+        r"""Choose the dictionary; :meth:`select` describes the arguments and the result."""
 
     def is_random(self, n: int) -> bool:
-        r"""Whether two selections among the same ``n`` inputs may differ."""
+        r"""Return whether two selections among the same ``n`` inputs may differ."""
         return False
 
     def allocate_inducing_points(
         self, inputs: Tensor, covar_module: Kernel, num_inducing: int, input_batch_shape: torch.Size
     ) -> Tensor:
-        r"""BoTorch's interface: at most ``num_inducing`` of the inputs, ``batch x m x d``."""
+        r"""Return at most ``num_inducing`` of the inputs, ``batch x m x d``, as BoTorch expects."""
         noise = torch.full_like(inputs[..., 0], self.noise_var)
         with torch.no_grad():
             indices = self._capped(num_inducing).select(inputs, covar_module, noise)
@@ -146,7 +181,7 @@ class DictionaryRule(InducingPointAllocator):
 
     @abstractmethod
     def _capped(self, size: int) -> DictionaryRule:
-        r"""The same rule with a dictionary of at most ``size``."""
+        r"""Return the same rule with a dictionary of at most ``size`` points."""
 
     def _get_quality_function(self) -> QualityFunction:
         return UnitQualityFunction()
@@ -154,10 +189,11 @@ class DictionaryRule(InducingPointAllocator):
 
 @dataclass(frozen=True)
 class AllPoints(DictionaryRule):
-    r"""Every distinct input: the exact Gaussian process.
+    r"""A rule that takes every distinct input, which makes the Gaussian process exact.
 
     Args:
-        max_size: Take an evenly spaced subset of this size where there are more.
+        max_size: The largest size. If there are more inputs, a model takes an evenly spaced subset.
+            An optimizer takes the inputs of highest score.
 
     Example:
         >>> import torch
@@ -169,6 +205,19 @@ class AllPoints(DictionaryRule):
     """
 
     max_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_max_size(self.max_size)
+
+    @property
+    def joins_at_once(self) -> bool:
+        r"""True, since every observed point joins at once."""
+        return True
+
+    def draw(self, inputs: ObservedInputs, generator: torch.Generator) -> Draw:
+        r"""Take all observed inputs, or those of highest score."""
+        everything = torch.arange(len(inputs.rows), device=inputs.rows.device)
+        return highest_scores(everything, inputs.scores, self.max_size)
 
     def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
         indices = first_occurrences(inputs.X)

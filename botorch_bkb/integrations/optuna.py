@@ -23,9 +23,9 @@ except ImportError as error:
         "botorch_bkb.optuna needs Optuna: pip install 'botorch-bkb[optuna]'"
     ) from error
 
-from botorch_bkb.integrations.spaces import Dimension, Space, check_algorithm
-from botorch_bkb.optimizers import BatchCompleteError, CompressedUCB, Optimizer
-from botorch_bkb.optimizers.reading import LARGEST
+from botorch_bkb.domains.reading import LARGEST
+from botorch_bkb.integrations.spaces import Dimension, Space, check_algorithm, on_uninformative
+from botorch_bkb.optimizers import BatchCompleteError, Optimizer
 from botorch_bkb.runs.points import UNKNOWN, Point, Reward, tell
 
 
@@ -63,7 +63,8 @@ class BKBSampler(BaseSampler):
             that the first trial is random.
         seed: Seed of all randomness.
         options: Further arguments of the algorithm's class, in units of the box (logarithms for
-            logarithmic parameters).
+            logarithmic parameters). Algorithms with an information threshold evaluate uninformative
+            points.
 
     Example:
         >>> import optuna
@@ -83,11 +84,11 @@ class BKBSampler(BaseSampler):
         seed: int | None = None,
         **options: Any,
     ) -> None:
-        is_compressed = issubclass(check_algorithm(algorithm, options), CompressedUCB)
-        if is_compressed and options.setdefault("on_uninformative", "evaluate") != "evaluate":
+        treatment = on_uninformative(check_algorithm(algorithm, options), options)
+        if treatment != "evaluate":
             raise UnsupportedError(
                 'Optuna evaluates every trial: on_uninformative must be "evaluate", got '
-                f"{options['on_uninformative']!r}."
+                f"{treatment!r}."
             )
         self._algorithm, self._seed, self._options = algorithm, seed, options
         self._given, self._study = search_space, ""

@@ -3,6 +3,7 @@ r"""Search spaces of named parameters as boxes, shared by the Ax and Optuna inte
 from __future__ import annotations
 
 import bisect
+import inspect
 import math
 import numbers
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,8 @@ import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from torch import Tensor
 
-from botorch_bkb.optimizers import ALGORITHMS, AdaBKB, Optimizer
+from botorch_bkb.dictionaries import InformationThreshold
+from botorch_bkb.optimizers import ALGORITHMS, Optimizer
 
 #: Largest number of grid values that are suggested. Finer grids are thinned out.
 MOST_VALUES = 1000
@@ -179,8 +181,7 @@ class Space:
         """
         made = check_algorithm(algorithm, options)
         arguments: dict[str, Any] = {"bounds": self.bounds, "seed": seed, **options}
-        is_tree = issubclass(made, AdaBKB)
-        if is_tree and (self.discrete_dims or self.constraints):
+        if takes(made, "num_children") and (self.discrete_dims or self.constraints):
             raise UnsupportedError(
                 f"{algorithm} splits the box into cells and takes neither discrete parameters nor "
                 'constraints, but the space has some: use "BKB" or "BBKB".'
@@ -216,3 +217,25 @@ def check_algorithm(algorithm: str, options: Mapping[str, Any]) -> type[Optimize
             "determines: leave them out."
         )
     return ALGORITHMS[algorithm]
+
+
+def on_uninformative(made: type[Optimizer], options: dict[str, Any]) -> str:
+    r"""Return what an optimizer does with uninformative points, which the services evaluate.
+
+    Args:
+        made: Class of the optimizer.
+        options: Further arguments of the class. If it takes ``on_uninformative``, that becomes
+            ``"evaluate"`` where it is not given.
+
+    Returns:
+        ``"evaluate"``, ``"skip"`` or ``"stop"``.
+    """
+    if takes(made, "on_uninformative"):
+        return options.setdefault("on_uninformative", "evaluate")
+    rule = options.get("dictionary")
+    return rule.on_uninformative if isinstance(rule, InformationThreshold) else "evaluate"
+
+
+def takes(algorithm: type[Optimizer], argument: str) -> bool:
+    r"""Return whether the constructor of an algorithm has an argument."""
+    return argument in inspect.signature(algorithm).parameters

@@ -1,4 +1,4 @@
-r"""Ask and tell: the algorithms as named configurations of one optimizer."""
+r"""Optimizers: ask, tell and best, and the algorithms as combinations of parts."""
 
 from botorch_bkb.optimizers.algorithms import (
     ALGORITHMS,
@@ -14,17 +14,14 @@ from botorch_bkb.optimizers.algorithms import (
     EpsilonGreedy,
     MiniGPUCB,
 )
-from botorch_bkb.optimizers.compression import Compression
-from botorch_bkb.optimizers.known import Known
 from botorch_bkb.optimizers.optimizer import Optimizer
-from botorch_bkb.optimizers.suggestion import (
+from botorch_bkb.optimizers.parts import Parts
+from botorch_bkb.optimizers.results import (
     BatchCompleteError,
     Best,
     ConvergedError,
     Convergence,
-    Suggestion,
 )
-from botorch_bkb.optimizers.width import Progress
 
 __all__ = [
     "ALGORITHMS",
@@ -39,13 +36,10 @@ __all__ = [
     "CompressedEI",
     "CompressedMPI",
     "CompressedUCB",
-    "Compression",
     "ConvergedError",
     "Convergence",
     "EpsilonGreedy",
-    "Known",
     "MiniGPUCB",
     "Optimizer",
-    "Progress",
-    "Suggestion",
+    "Parts",
 ]

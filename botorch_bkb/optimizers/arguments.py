@@ -1,60 +1,68 @@
-r"""Objects that remember what they were constructed with."""
+r"""Errors for constructor arguments that a class does not have: what to use instead."""
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any, ClassVar, Self
+from typing import Any, TypeVar
+
+Init = TypeVar("Init", bound=Callable[..., None])
+
+EXACT = "every point observed is in the dictionary. BKB and BBKB sample it."
+ONE = "it waits for feedback after every pick. BBKB and GPBUCB pick batches, or pass batch_rule."
+BOX = "it belongs to a box that is searched: BKB(bounds=...) or BBKB(bounds=...)."
+#: Remedies for arguments that users may expect of some class, or of all classes.
+INSTEAD: dict[str, str] = {
+    **dict.fromkeys(
+        ("minimize", "maximize", "direction", "negate"),
+        "rewards are maximised, negate them to minimise.",
+    ),
+    **dict.fromkeys(
+        ("q", "batch_size"), "ask(n) gives at most n points, and max_batch_size bounds every batch."
+    ),
+    **dict.fromkeys(
+        ("num_restarts", "raw_samples"), "it belongs into acquisition_options, a dict."
+    ),
+    **dict.fromkeys(("oversampling", "coupled", "horizon", "dictionary"), EXACT),
+    **dict.fromkeys(("batch_threshold", "max_batch_size"), ONE),
+    **dict.fromkeys(("num_initial", "discrete_dims", "acquisition_options"), BOX),
+    "kernel": "it is called covar_module, as in BoTorch.",
+    "lengthscale": "it belongs to covar_module, a gpytorch kernel.",
+    "noise": "it is called noise_var, the variance of a reward.",
+    "beta": "it is called width, a number of standard deviations.",
+    "random_state": "it is called seed.",
+    "device": "it is that of arms or bounds.",
+    "dtype": "it is that of arms or bounds.",
+    "compression": "pass dictionary=InformationThreshold(...), or use CompressedUCB.",
+    "epsilon": "a number of nats belongs to CompressedUCB and InformationThreshold. The "
+    "probability of a random arm is called probability, of EpsilonGreedy and Greedy.",
+    "discard": "it belongs to CompressedUCB and InformationThreshold.",
+    "on_uninformative": "it belongs to CompressedUCB and InformationThreshold.",
+    "probability": "it belongs to EpsilonGreedy and Greedy.",
+    "acquisition": "its picks are defined by the algorithm. BKB and BBKB take other acquisitions.",
+    "arms": "it cuts a box into cells. BKB and BBKB take arms.",
+}
 
 
-class RemembersArguments:
-    r"""Derive from it to have ``arguments``, with which the same object can be constructed again.
+def explains_unknown_arguments(init: Init) -> Init:
+    r"""Decorate a constructor so that unknown keyword arguments raise a helpful ``TypeError``."""
+    known = {
+        name
+        for name, parameter in inspect.signature(init).parameters.items()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    } - {"self"}
 
-    Attributes:
-        arguments: By name, those left out omitted.
-
-    Example:
-        >>> class Sheet(RemembersArguments):
-        ...     def __init__(self, width, height=1): ...
-        >>> class Box(Sheet):
-        ...     def __init__(self, depth, **kwargs): ...
-        >>> Box(2, width=3).arguments
-        {'depth': 2, 'width': 3}
-    """
-
-    arguments: dict[str, Any]
-    #: What to say of arguments that somebody may expect and that there are not.
-    instead: ClassVar[dict[str, str]] = {}
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        r"""Looks at the arguments before ``__init__`` does, in whichever class that is."""
-        cls._check_names(kwargs)
-        self = super().__new__(cls)
-        signature = inspect.signature(cls.__init__)
-        self.arguments = {}
-        try:
-            bound = signature.bind(self, *args, **kwargs)
-        except TypeError:  # __init__ says it better
-            return self
-        for name, value in list(bound.arguments.items())[1:]:
-            is_rest = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
-            self.arguments |= value if is_rest else {name: value}
-        return self
-
-    @classmethod
-    def _check_names(cls, kwargs: Mapping[str, Any]) -> None:
-        known = {
-            name
-            for base in cls.__mro__
-            if "__init__" in vars(base)
-            for name, parameter in inspect.signature(vars(base)["__init__"]).parameters.items()
-            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-        }
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
         for name in kwargs.keys() - known:
             close = get_close_matches(name, known, 1)
-            listed = f"there are {', '.join(sorted(known - {'self'}))}."
+            listed = f"there are {', '.join(sorted(known))}."
             guess = f"did you mean {close[0]!r}?" if close else listed
             raise TypeError(
-                f"{cls.__name__} has no argument {name!r}: {cls.instead.get(name, guess)}"
+                f"{type(self).__name__} has no argument {name!r}: {INSTEAD.get(name, guess)}"
             )
+        init(self, *args, **kwargs)
+
+    return checked  # type: ignore[return-value]

@@ -10,8 +10,9 @@ from botorch.exceptions.errors import BotorchError
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
-from botorch_bkb.optimizers import Optimizer, Suggestion
-from botorch_bkb.optimizers.reading import LARGEST
+from botorch_bkb.domains import Suggestion
+from botorch_bkb.domains.reading import LARGEST
+from botorch_bkb.optimizers import Optimizer
 
 logger = logging.getLogger("botorch_bkb")
 

@@ -2,13 +2,10 @@ r"""``run`` and ``resume``: start a run, and continue one from its journal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
-
-from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb._version import __version__
 from botorch_bkb.journal import Journal, JournalError
@@ -17,13 +14,11 @@ from botorch_bkb.runs.callbacks import Callback, ProgressBar
 from botorch_bkb.runs.evaluation import Evaluator, InOneCall, Objective
 from botorch_bkb.runs.executors import OnExecutor
 from botorch_bkb.runs.loop import Loop
+from botorch_bkb.runs.options import AnyExecutor, check_options
 from botorch_bkb.runs.record import RunRecord
 from botorch_bkb.runs.replay import replayed
 from botorch_bkb.runs.result import Result
 from botorch_bkb.runs.settings import constructed, described
-from botorch_bkb.validation import check_between, check_positive_integer
-
-AnyExecutor = Executor | Callable[[], Executor]
 
 
 def run(
@@ -229,49 +224,3 @@ def _run(
     finally:
         with suppress(Exception):
             evaluator.close()
-
-
-def check_options(
-    options: dict[str, Any],
-    optimizer: Optimizer,
-    executor: AnyExecutor | None,
-    workers: int | None,
-    callbacks: Sequence[Callback],
-) -> None:
-    r"""Raise an ``InputDataError`` if the arguments of a run are invalid."""
-    if not isinstance(optimizer, Optimizer):
-        raise InputDataError(
-            f"optimizer must be one of the optimizers, got {type(optimizer).__name__}: pass for "
-            "example BBKB(arms)."
-        )
-    if options["budget"] is None:
-        raise InputDataError(
-            "budget must be given, got None, and the journal has lost it: pass `budget`."
-        )
-    check_positive_integer("budget", options["budget"])
-    check_positive_integer("workers", workers)
-    retries = options["retries"]
-    if not isinstance(retries, int) or retries < 0:
-        raise InputDataError(f"retries must be an integer of at least 0, got {retries!r}.")
-    check_between("timeout", options["timeout"], 0, float("inf"))
-    if not isinstance(callbacks, Sequence) or not all(isinstance(c, Callback) for c in callbacks):
-        raise InputDataError(
-            "callbacks must be a list of instances of Callback, such as [StopAfter(60)], got "
-            f"{callbacks!r}."
-        )
-    if executor is None:
-        for name, value in {**options, "workers": workers}.items():
-            if name in ("timeout", "asynchronous", "workers") and value:
-                raise InputDataError(
-                    f"{name} needs an executor, got None: pass `executor`. Without an executor, "
-                    "each batch is evaluated in one call."
-                )
-    elif not (hasattr(executor, "submit") or callable(executor)):
-        raise InputDataError(
-            "executor must be a concurrent.futures.Executor or a function that makes one, got "
-            f"{type(executor).__name__}: pass for example ThreadPoolExecutor(4)."
-        )
-    if options["by_index"] and not optimizer.domain.num_arms:
-        raise InputDataError(
-            "by_index=True needs an optimizer over arms, got one over a box: a box has no rows."
-        )

@@ -13,7 +13,7 @@ from botorch.exceptions.errors import InputDataError, UnsupportedError
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
-from botorch_bkb import BBKB, BKB
+from botorch_bkb import BBKB, BKB, InformationThreshold
 from botorch_bkb.optuna import BKBSampler
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -150,6 +150,10 @@ def test_wrong_arguments_are_refused():
         BKBSampler("Nothing")
     with pytest.raises(UnsupportedError, match="evaluates every trial"):
         BKBSampler("CompressedEI", on_uninformative="skip")
+    for treatment in ("skip", "stop"):
+        rule = InformationThreshold(0.1, on_uninformative=treatment)
+        with pytest.raises(UnsupportedError, match=f"evaluates every trial.*{treatment}"):
+            BKBSampler("BKB", dictionary=rule)
     study = make_study(
         "AdaBKB", search_space={"k": IntDistribution(1, 3)}, acquisition_options=None
     )

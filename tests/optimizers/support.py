@@ -2,6 +2,8 @@ r"""Small bandit problems."""
 
 from __future__ import annotations
 
+import inspect
+
 import torch
 from gpytorch.kernels import RBFKernel
 
@@ -15,6 +17,19 @@ def kernel(lengthscale: float = 0.4) -> RBFKernel:
     k = RBFKernel().double()
     k.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
     return k
+
+
+def has_constant_width(options) -> bool:
+    r"""Whether these arguments, which include a norm, make a width that ignores it."""
+    width = options.get("width")
+    if width is None:
+        return options["covar_module"] is None or options["noise_var"] is None
+    return width == "heuristic" or isinstance(width, (int, float))
+
+
+def takes(algorithm, name) -> bool:
+    r"""Whether a class has an argument of that name."""
+    return name in inspect.signature(algorithm).parameters
 
 
 class Problem:
@@ -35,13 +50,17 @@ class Problem:
         return self.f[rows] + self.noise**0.5 * noise
 
     def options(self, **more):
-        return {
+        r"""Kernel, noise, norm and seed; the norm is left out where the width is constant."""
+        options = {
             "covar_module": kernel(),
             "noise_var": self.noise,
             "norm_bound": self.norm,
             "seed": 0,
             **more,
         }
+        if "norm_bound" not in more and has_constant_width(options):
+            del options["norm_bound"]
+        return options
 
     def regret(self, rows):
         return float((self.f.max() - self.f[rows]).sum())
@@ -56,7 +75,10 @@ def play(optimizer, problem, budget):
 
 
 def make(problem, algorithm=BBKB, **more):
-    return algorithm(problem.arms, **problem.options(**{"batch_threshold": 40.0, **more}))
+    r"""An optimizer of the problem; its batches are large where its class has a threshold."""
+    if takes(algorithm, "batch_threshold"):
+        more = {"batch_threshold": 40.0, **more}
+    return algorithm(problem.arms, **problem.options(**more))
 
 
 def warm(problem, algorithm=BBKB, pulls=30, **more):

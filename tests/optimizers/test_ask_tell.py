@@ -8,7 +8,8 @@ from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataErro
 from botorch.exceptions.warnings import BotorchWarning
 
 from botorch_bkb import BBKB, BKB, DTCGP, GPUCB, BatchCompleteError, MiniGPUCB
-from botorch_bkb.optimizers import optimizer as machine
+from botorch_bkb.arms import ArmTable
+from botorch_bkb.batches import Batch
 from tests.optimizers.support import NOISE, Problem, kernel, make, play, warm
 
 
@@ -53,7 +54,7 @@ class TestAsk:
 
     def test_a_choice_is_held(self, problem):
         optimizer = warm(problem, MiniGPUCB, batch_threshold=2.0)
-        tau = optimizer._table().scores()
+        tau = optimizer.table.scores()
         asked = optimizer.ask().indices
         assert asked.unique().numel() == 1
         assert len(asked) == max(1, int(3 / tau[asked[0]]))
@@ -74,7 +75,7 @@ class TestAsk:
         ):
             curious.best(), curious.effective_dimension, curious.width_now, curious.model
             assert torch.equal(ours.indices, theirs.indices)
-        assert torch.equal(quiet._table().mean(), curious._table().mean())
+        assert torch.equal(quiet.table.mean(), curious.table.mean())
 
 
 class TestTell:
@@ -97,7 +98,7 @@ class TestTell:
         for i in range(len(suggestion)):
             parts.tell(suggestion[i], rewards[i])
         assert torch.equal(whole.dictionary, parts.dictionary)
-        torch.testing.assert_close(whole._table().mean(), parts._table().mean())
+        torch.testing.assert_close(whole.table.mean(), parts.table.mean())
 
     def test_stragglers_count_as_picked(self, problem):
         optimizer = warm(problem)
@@ -105,10 +106,17 @@ class TestTell:
         optimizer.tell(first[:1], problem.rewards(first[:1].indices))
         second = optimizer.ask()
         assert len(optimizer.pending) == len(first) - 1 + len(second)
-        batch = optimizer.domain.begin(optimizer.strategy, optimizer._situation(optimizer._state))
-        assert batch._hallucination.picked == len(first) - 1
-        spent = sum(point.score for point in optimizer._state.pending.values())
-        assert spent > 0
+        table, late = optimizer.table, first[1:].indices
+        imagined = ArmTable.from_log(problem.arms, table.kernel, table.noise_var, table.log)
+        imagined.observe(late, torch.zeros(len(late)))
+
+        def upper_bounds(variance):
+            return table.mean() + optimizer.width_now * variance.sqrt()
+
+        assert int(upper_bounds(imagined.variance()).argmax()) == second.indices[0]
+        assert int(upper_bounds(table.variance()).argmax()) != second.indices[0]
+        spent = float(table.scores()[torch.cat([late, second.indices])].sum())
+        assert spent > 39.0 >= spent - float(table.scores()[second.indices[-1]])
         optimizer.tell(second, problem.rewards(second.indices))
         optimizer.tell(first[1:], problem.rewards(first[1:].indices))
         assert len(optimizer.pending) == 0
@@ -120,7 +128,7 @@ class TestTell:
         optimizer.tell(suggestion[11], [5.0])
         assert torch.equal(optimizer.dictionary, suggestion[11].X)
         mean = optimizer.model.posterior(arms).mean.squeeze(-1)
-        torch.testing.assert_close(mean, optimizer._table().mean())
+        torch.testing.assert_close(mean, optimizer.table.mean())
         assert optimizer.best().mean == pytest.approx(5 / 11)
 
     def test_by_indices_by_inputs_and_by_suggestion_are_the_same(self):
@@ -132,7 +140,7 @@ class TestTell:
             points = {"suggestion": s, "indices": s.indices, "list": s.indices.tolist(), "X": s.X}
             optimizer.tell(points[how], problem.rewards(s.indices).unsqueeze(-1))
             assert len(optimizer.pending) == 0
-            beliefs.append(optimizer._table().mean())
+            beliefs.append(optimizer.table.mean())
         for belief in beliefs[1:]:
             assert torch.equal(belief, beliefs[0])
 
@@ -142,7 +150,7 @@ class TestTell:
         X = torch.cat([elsewhere, problem.arms[:2]])
         optimizer.tell(X, [1.0, 2.0, 3.0, 4.0, 5.0])
         assert optimizer.num_observations == 5
-        assert len(optimizer._state.history.rows) == 4
+        assert len(optimizer.history.rows) == 4
         for _ in play(optimizer, problem, 40):
             pass
         optimizer.tell(elsewhere[:1], [2.0])
@@ -150,7 +158,7 @@ class TestTell:
         assert (model.train_inputs[0] == 5.0).all(-1).sum() == 1
         assert (optimizer.pending.indices < 60).all() and optimizer.best().index < 60
         mean = model.posterior(problem.arms).mean.squeeze(-1)
-        torch.testing.assert_close(mean, optimizer._table().mean()[:60], atol=1e-7, rtol=0)
+        torch.testing.assert_close(mean, optimizer.table.mean()[:60], atol=1e-7, rtol=0)
 
     def test_a_large_warm_start_is_compressed(self):
         problem = Problem(num_arms=3000, noise=0.5)
@@ -158,14 +166,14 @@ class TestTell:
         optimizer = BBKB(problem.arms, **problem.options())
         optimizer.tell(rows, problem.rewards(rows))
         assert len(optimizer.dictionary) < 600
-        assert (problem.f - optimizer._table().mean()).abs().max() < 0.5
+        assert (problem.f - optimizer.table.mean()).abs().max() < 0.5
 
     def test_known_noise(self, problem):
         exact, optimizer = make(problem), make(problem)
         optimizer.tell([0, 1], [1.0, 2.0], Yvar=[NOISE / 2, NOISE])
         exact.tell([0, 0, 1], [1.0, 1.0, 2.0])
-        torch.testing.assert_close(optimizer._table().mean(), exact._table().mean())
-        torch.testing.assert_close(optimizer._table().variance(), exact._table().variance())
+        torch.testing.assert_close(optimizer.table.mean(), exact.table.mean())
+        torch.testing.assert_close(optimizer.table.variance(), exact.table.variance())
 
     @pytest.mark.parametrize(
         ("points", "Y", "message"),
@@ -224,18 +232,18 @@ class TestTell:
             raise error
 
         with monkeypatch.context() as patch:
-            patch.setattr(machine.ArmTable, where, interrupted)
+            patch.setattr(ArmTable, where, interrupted)
             with pytest.raises(error):
                 optimizer.tell(suggestion, rewards)
         assert snapshot(optimizer) == before
         for o in (optimizer, undisturbed):
             o.tell(suggestion, rewards)
-        assert torch.equal(optimizer._table().mean(), undisturbed._table().mean())
+        assert torch.equal(optimizer.table.mean(), undisturbed.table.mean())
 
     def test_an_ask_that_is_interrupted_has_not_happened(self, monkeypatch):
         optimizer, undisturbed = warm(Problem()), warm(Problem())
         optimizer.ask(1), undisturbed.ask(1)
-        plain, calls = machine.Batch.pick, []
+        plain, calls = Batch.pick, []
 
         def interrupted(self):
             calls.append(1)
@@ -244,7 +252,7 @@ class TestTell:
             return plain(self)
 
         with monkeypatch.context() as patch:
-            patch.setattr(machine.Batch, "pick", interrupted)
+            patch.setattr(Batch, "pick", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 optimizer.ask()
         assert torch.equal(optimizer.ask().indices, undisturbed.ask().indices)
@@ -254,7 +262,7 @@ class TestWhatIsKnown:
     def test_best_has_the_highest_mean_and_an_interval(self, problem):
         optimizer = warm(problem, BKB, pulls=60)
         best = optimizer.best()
-        mean, var = optimizer._table().moments()
+        mean, var = optimizer.table.moments()
         assert best.index == int(mean.argmax())
         assert torch.equal(best.X, problem.arms[best.index])
         half = optimizer.width_now * float(var[best.index].sqrt())
@@ -267,7 +275,7 @@ class TestWhatIsKnown:
         model = optimizer.model
         assert isinstance(model, DTCGP)
         posterior = model.posterior(problem.arms)
-        mean, var = optimizer._table().moments()
+        mean, var = optimizer.table.moments()
         torch.testing.assert_close(posterior.mean.squeeze(-1), mean, atol=1e-7, rtol=0)
         torch.testing.assert_close(posterior.variance.squeeze(-1), var, atol=1e-7, rtol=0)
 
@@ -287,7 +295,7 @@ class TestWhatIsKnown:
         K = problem.K[rows][:, rows]
         expected = 0.5 * torch.logdet(torch.eye(40).double() + K / NOISE)
         assert optimizer.information_gain == pytest.approx(float(expected))
-        assert optimizer._table().log_determinant == pytest.approx(2 * float(expected))
+        assert optimizer.table.log_determinant == pytest.approx(2 * float(expected))
 
     def test_the_cap_warns_once(self, problem):
         optimizer = make(problem, max_dictionary=5)
@@ -315,10 +323,10 @@ class TestArms:
     def test_the_set_may_change(self, problem):
         optimizer = warm(problem)
         pending = optimizer.ask()
-        mean = optimizer._table().mean()
+        mean = optimizer.table.mean()
         new = torch.cat([problem.arms[10:40], torch.rand(20, 2, dtype=torch.float64)])
         optimizer.set_arms(new)
-        torch.testing.assert_close(optimizer._table().mean()[:30], mean[10:40])
+        torch.testing.assert_close(optimizer.table.mean()[:30], mean[10:40])
         assert optimizer.num_observations == 30
         assert torch.equal(optimizer.pending.X, pending.X)
         optimizer.tell(pending, problem.rewards(pending.indices))
@@ -344,16 +352,20 @@ class TestArms:
         [
             {"delta": 0.0}, {"delta": 1.0}, {"noise_var": 0.0}, {"noise_var": -1.0},
             {"norm_bound": -1.0}, {"norm_bound": "triple"}, {"oversampling": 0.0},
-            {"oversampling": "theory"}, {"oversampling": "much"}, {"batch_threshold": 0.5},
-            {"width": "wide"}, {"width": -1.0}, {"width": float("nan")}, {"horizon": 0},
-            {"max_dictionary": 0}, {"acquisition": "best"}, {"batch_rule": "all"},
-            {"epsilon": 1.5}, {"max_batch_size": 0}, {"norm_bound": "double", "width": 2.0},
+            {"oversampling": float("inf")}, {"oversampling": "theory"}, {"oversampling": "much"},
+            {"batch_threshold": 0.5}, {"width": "wide"}, {"width": -1.0}, {"width": float("nan")},
+            {"horizon": 0}, {"acquisition": "best"}, {"batch_rule": "all"},
+            {"max_batch_size": 0}, {"norm_bound": "double", "width": 2.0},
         ],
         ids=str,
     )  # fmt: skip
     def test_bad_options_are_refused(self, problem, options):
-        with pytest.raises(InputDataError):
+        with pytest.raises(InputDataError, match=next(iter(options))):
             BBKB(problem.arms, **{**problem.options(), **options})
+
+    def test_an_empty_dictionary_is_refused(self, problem):
+        with pytest.raises(InputDataError, match="at least one point, got a size of 0"):
+            BBKB(problem.arms, **problem.options(max_dictionary=0))
 
 
 def test_the_default_kernel_is_the_users_own_copy():
@@ -361,8 +373,8 @@ def test_the_default_kernel_is_the_users_own_copy():
     optimizer = BBKB(problem.arms, covar_module=own, noise_var=NOISE, seed=0)
     rows = torch.arange(20)
     optimizer.tell(rows, problem.rewards(rows))
-    before = optimizer._table().mean().clone()
+    before = optimizer.table.mean().clone()
     own.lengthscale = 5.0
     optimizer.tell([0], [0.0])
     assert own.raw_lengthscale.requires_grad
-    assert (optimizer._table().mean() - before).abs().max() < 1.0
+    assert (optimizer.table.mean() - before).abs().max() < 1.0

@@ -7,7 +7,8 @@ import math
 
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement
+from botorch.acquisition import LogExpectedImprovement, qUpperConfidenceBound
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError, UnsupportedError
 from botorch.utils.sampling import draw_sobol_samples
 from gpytorch.kernels import RBFKernel
@@ -22,28 +23,14 @@ from botorch_bkb import (
     CompressedMPI,
     CompressedUCB,
     ConvergedError,
+    EpsilonGreedy,
 )
-
-BOUNDS = torch.tensor([[0.0, -5.0], [1.0, 10.0]], dtype=torch.float64)
-FAST = {"num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 20}}
-
-
-def f(X):
-    r"""Best at (0.3, 2), where it is zero."""
-    return -4 * (X[:, 0] - 0.3).square() - ((X[:, 1] - 2) / 7).square()
-
-
-def noisy(X, generator):
-    return f(X) + 0.01 * torch.randn(len(X), generator=generator, dtype=torch.float64)
-
-
-def play(optimizer, steps, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    while optimizer.num_steps < steps:
-        suggestion = optimizer.ask()
-        to_do = suggestion[suggestion.informative]
-        optimizer.tell(to_do, noisy(to_do.X, generator))
-        yield suggestion
+from botorch_bkb.batches import BeliefModels
+from botorch_bkb.domains.search import Search
+from botorch_bkb.encoding import encode
+from botorch_bkb.units import UnitCube
+from tests.domains.support import BOUNDS, FAST, f, noisy, play
+from tests.optimizers.inside import inputs_of, state_of
 
 
 @pytest.mark.parametrize(
@@ -62,7 +49,7 @@ def test_a_known_optimum_is_found(algorithm):
 
 def test_the_initial_design_is_a_scrambled_sobol_sequence():
     optimizer = BKB(bounds=BOUNDS, seed=3, num_initial=5)
-    seed = optimizer._state.design_seed
+    seed = optimizer.state_dict()["in_flight"]["design_seed"]
     expected = draw_sobol_samples(BOUNDS, n=5, q=1, seed=seed).squeeze(1)
     first, second = optimizer.ask(2), optimizer.ask()
     torch.testing.assert_close(torch.cat([first.X, second.X]), expected)
@@ -84,7 +71,7 @@ def test_results_of_ones_own_replace_the_design():
     optimizer = GPUCB(bounds=BOUNDS, seed=0, acquisition_options=FAST)
     X = draw_sobol_samples(BOUNDS, n=10, q=1, seed=1).squeeze(1)
     optimizer.tell(X, f(X))
-    assert len(optimizer.ask()) == 1 and optimizer._state.designed == 0
+    assert len(optimizer.ask()) == 1 and optimizer.state_dict()["in_flight"]["designed"] == 0
 
 
 def test_the_model_of_the_search_is_the_model_of_the_user():
@@ -94,17 +81,17 @@ def test_the_model_of_the_search_is_the_model_of_the_user():
             pass
         X = draw_sobol_samples(BOUNDS, n=7, q=1, seed=1).squeeze(1)
         ours = optimizer.model.posterior(X)
-        unit = optimizer.tables.model(optimizer._state, BOUNDS)
+        state = state_of(optimizer)
+        unit = BeliefModels(optimizer.domain.index.X).in_rewards(state, UnitCube(BOUNDS))
         theirs = unit.posterior((X - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0]))
         torch.testing.assert_close(ours.mean, theirs.mean)
         torch.testing.assert_close(ours.variance, theirs.variance)
-        rows = optimizer._state.history.rows
-        at_data = optimizer.model.posterior(optimizer.tables.points(optimizer._state, rows))
-        mean, var = (t[rows] for t in optimizer._table().moments())
-        mean = optimizer._state.hyper.to_rewards(mean)
+        rows, units = optimizer.history.rows, state.hyper.units
+        at_data = optimizer.model.posterior(inputs_of(optimizer, rows))
+        mean, var = (t[rows] for t in optimizer.table.moments())
+        mean, var = units.to_rewards(mean), units.variance_to_rewards(var)
         torch.testing.assert_close(at_data.mean.squeeze(-1), mean, atol=1e-6, rtol=1e-6)
-        scale = optimizer._state.hyper.scale**2
-        torch.testing.assert_close(at_data.variance.squeeze(-1), scale * var, atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(at_data.variance.squeeze(-1), var, atol=1e-6, rtol=1e-6)
 
 
 def test_picks_of_a_batch_differ_and_variances_fall():
@@ -188,7 +175,7 @@ def test_a_run_saved_and_resumed_goes_on_bit_for_bit(algorithm, options, when):
     for o in (whole, second):
         o.tell(o.pending, f(o.pending.X))
     assert torch.equal(steps(whole, 4, when), steps(second, 4, when))
-    for ours, theirs in zip(whole._table().moments(), second._table().moments(), strict=True):
+    for ours, theirs in zip(whole.table.moments(), second.table.moments(), strict=True):
         assert torch.equal(ours, theirs)
 
 
@@ -228,10 +215,10 @@ def test_a_box_has_no_arms():
 @pytest.mark.parametrize("points", [[[0.5, 11.0]], [[0.5]], [0.5, 1.0], [[math.nan, 0.0]], "no"])
 def test_bad_points_leave_everything_as_it_was(points):
     optimizer = BKB(bounds=BOUNDS, seed=0)
-    state = optimizer._state
+    before = encode(optimizer.state_dict())
     with pytest.raises((InputDataError, BotorchTensorDimensionError)):
         optimizer.tell(points, [1.0])
-    assert optimizer._state is state
+    assert encode(optimizer.state_dict()) == before
 
 
 @pytest.mark.parametrize("dim", [1, 6])
@@ -251,3 +238,80 @@ def test_a_constant_function():
         suggestion = optimizer.ask()
         optimizer.tell(suggestion, torch.full((len(suggestion),), 7.0))
     assert optimizer.best().mean == pytest.approx(7.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "acquisition",
+    [
+        "thompson",
+        "pi",
+        LogExpectedImprovement,
+        qLogNoisyExpectedImprovement,
+        lambda model: qUpperConfidenceBound(model, beta=4.0),
+    ],
+    ids=["thompson", "pi", "LogEI", "qLogNEI", "qUCB"],
+)
+def test_other_acquisition_functions(acquisition):
+    optimizer = BKB(bounds=BOUNDS, seed=0, acquisition=acquisition, acquisition_options=FAST)
+    for _ in play(optimizer, 25):
+        pass
+    assert float(f(optimizer.best().X.unsqueeze(0))) > -0.1
+
+
+def test_epsilon_greedy():
+    optimizer = EpsilonGreedy(bounds=BOUNDS, probability=1.0, seed=0, batch_threshold=1e9,
+                              max_batch_size=6)  # fmt: skip
+    first = optimizer.ask()
+    optimizer.tell(first, f(first.X))
+    random = optimizer.ask()
+    assert random.X.std(0)[1] > 1  # all over the box
+    greedy = EpsilonGreedy(bounds=BOUNDS, probability=0.0, seed=0, acquisition_options=FAST)
+    first = greedy.ask()
+    greedy.tell(first, f(first.X))
+    X = greedy.ask(1).X
+    mean = greedy.model.posterior(X).mean
+    assert (mean >= greedy.model.posterior(first.X).mean - 1e-6).all()
+
+
+def test_thompson_picks_differ_within_a_batch():
+    optimizer = BBKB(bounds=BOUNDS, seed=0, acquisition="thompson", batch_threshold=1e6,
+                     max_batch_size=4, acquisition_options=FAST)  # fmt: skip
+    first = optimizer.ask()
+    optimizer.tell(first, noisy(first.X, torch.Generator().manual_seed(0)))
+    assert len(optimizer.ask().X.unique(dim=0)) == 4
+
+
+def test_infinite_and_huge_rewards():
+    optimizer = BKB(bounds=BOUNDS, seed=0, acquisition_options=FAST)
+    first = optimizer.ask()
+    before = encode(optimizer.state_dict())
+    with pytest.raises(InputDataError, match="finite"):
+        optimizer.tell(first, [math.inf] * len(first))
+    assert encode(optimizer.state_dict()) == before
+    optimizer.tell(first, 1e12 * f(first.X))
+    assert len(optimizer.ask()) == 1
+
+
+def test_an_interrupted_ask_leaves_nothing_behind(monkeypatch):
+    def make():
+        optimizer = BBKB(bounds=BOUNDS, seed=0, batch_threshold=1e6, max_batch_size=3,
+                         acquisition_options=FAST)  # fmt: skip
+        first = optimizer.ask()
+        optimizer.tell(first, f(first.X))
+        return optimizer
+
+    interrupted, other = make(), make()
+    maximise, calls = Search.maximise, []
+
+    def interrupt(self, *args):
+        calls.append(0)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return maximise(self, *args)
+
+    monkeypatch.setattr(Search, "maximise", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.ask()
+    monkeypatch.undo()
+    assert torch.equal(interrupted.ask().X, other.ask().X)
+    assert len(interrupted.table.X) == len(other.table.X)

@@ -18,14 +18,20 @@ from botorch_bkb import (
     CompressedEI,
     CompressedMPI,
     CompressedUCB,
-    Compression,
     ConvergedError,
+    InformationThreshold,
     epsilon_for_horizon,
 )
+from botorch_bkb.batches import ProductRule, SumRule
 from tests import naive
 from tests.optimizers.support import NOISE, Problem, play
 
 CLASSES = {"ucb": CompressedUCB, "ei": CompressedEI, "mpi": CompressedMPI}
+
+
+def best_reward(optimizer):
+    r"""The best reward in the belief."""
+    return optimizer.state_dict()["observations"]["best_reward"]
 
 
 @pytest.mark.parametrize("acquisition", CLASSES)
@@ -54,7 +60,7 @@ def test_every_step_equals_the_plain_transcription(acquisition, discard, mode):
             optimizer.tell(suggestion, reward)
         skipped += not informative
     assert optimizer.model_order == len(run.kept) and skipped > 5
-    for ours, theirs in zip(optimizer._table().moments(), run.moments(), strict=True):
+    for ours, theirs in zip(optimizer.table.moments(), run.moments(), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-8, rtol=0)
 
 
@@ -81,7 +87,7 @@ def test_results_are_judged_in_order_however_they_arrive(seed, size, discard):
         optimizer.tell(rows[part], rewards[part])
     if discard or size == 1:
         assert optimizer.model_order == len(run.kept)
-        for ours, theirs in zip(optimizer._table().moments(), run.moments(), strict=True):
+        for ours, theirs in zip(optimizer.table.moments(), run.moments(), strict=True):
             torch.testing.assert_close(ours, theirs, atol=1e-8, rtol=0)
     # Without discarding, results told together are judged by what is kept of them alone.
     assert optimizer.num_observations == 50 and len(run.kept) < 50
@@ -149,8 +155,7 @@ def test_stopping_reports_a_bound_that_holds():
 
 def test_stopping_waits_for_what_is_pending():
     problem = Problem()
-    options = problem.options(epsilon=0.3, on_uninformative="stop", batch_rule="sum",
-                              batch_threshold=1e3)  # fmt: skip
+    options = problem.options(epsilon=0.3, on_uninformative="stop", batch_rule=SumRule(1e3))
     optimizer = CompressedUCB(problem.arms, **options)
     first = optimizer.ask()
     assert first.informative.all() and len(first) > 3
@@ -161,23 +166,18 @@ def test_stopping_waits_for_what_is_pending():
 
 
 def test_marks_within_a_batch_are_what_telling_decides():
-    for algorithm, more in ((CompressedUCB, {}), (BBKB, {}), (CompressedEI, {})):
+    flat = {"epsilon": 0.2, "on_uninformative": "evaluate"}
+    part = {"dictionary": InformationThreshold(0.2, on_uninformative="evaluate")}
+    for algorithm, threshold in ((CompressedUCB, flat), (BBKB, part), (CompressedEI, flat)):
         problem = Problem()
-        compression = {"compression": Compression(0.2, on_uninformative="evaluate")}
-        if algorithm is not BBKB:
-            compression = {"epsilon": 0.2, "on_uninformative": "evaluate"}
-        options = problem.options(
-            batch_rule="product", batch_threshold=1e6, max_batch_size=40, oversampling=math.inf,
-            **compression, **more,
-        )  # fmt: skip
+        options = problem.options(batch_rule=ProductRule(1e6, max_size=40), **threshold)
         optimizer = algorithm(problem.arms, **options)
         optimizer.tell([0, 5], problem.f[[0, 5]])
         suggestion = optimizer.ask()
         assert int(suggestion.informative.sum()) > 0
         optimizer.tell(suggestion, problem.rewards(suggestion.indices))
-        if algorithm is not BBKB:  # whose picks do not join the dictionary within a batch
-            # An uninformative pick is imagined within its batch, but not believed when told.
-            assert optimizer.model_order - 2 >= int(suggestion.informative.sum())
+        # An uninformative pick is imagined within its batch, but not believed when told.
+        assert optimizer.model_order - 2 >= int(suggestion.informative.sum())
 
 
 def test_not_discarding_estimates_better():
@@ -191,7 +191,7 @@ def test_not_discarding_estimates_better():
             options = problem.options(epsilon=0.1, discard=discard)
             optimizer = CompressedUCB(problem.arms, **options)
             optimizer.tell(rows, rewards)
-            errors[discard] += float((optimizer._table().mean() - problem.f).square().mean())
+            errors[discard] += float((optimizer.table.mean() - problem.f).square().mean())
     assert errors[False] < 0.7 * errors[True]
 
 
@@ -199,14 +199,17 @@ def test_the_incumbent_of_ei_is_the_best_kept_result():
     problem = Problem()
     optimizer = CompressedEI(problem.arms, **problem.options(epsilon=0.5))
     optimizer.tell([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 30], [1.0] * 10 + [9.0, 0.0])
-    assert optimizer._state.incumbent == 1.0  # the tenth repetition taught nothing
+    assert best_reward(optimizer) == 1.0  # the tenth repetition taught nothing
     assert optimizer.num_observations == 12
 
 
 def test_a_botorch_acquisition_function_over_arms():
     problem, same = Problem(), Problem()
     ours = CompressedEI(problem.arms, **problem.options(epsilon=0.0))
-    factory = lambda model: LogExpectedImprovement(model, best_f=theirs._state.incumbent)  # noqa: E731
+
+    def factory(model):
+        return LogExpectedImprovement(model, best_f=best_reward(theirs))
+
     theirs = GPUCB(same.arms, **same.options(acquisition=factory))
     for o, p in ((ours, problem), (theirs, same)):
         o.tell([0, 9], p.f[[0, 9]])

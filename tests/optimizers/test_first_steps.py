@@ -26,7 +26,7 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
         ("batch_size", r"ask\(n\) gives at most n points"),
         ("num_restarts", "it belongs into acquisition_options"),
         ("kernel", "it is called covar_module"),
-        ("oversample", "did you mean 'oversampling'"),
+        ("noise_vars", "did you mean 'noise_var'"),
         ("xyz", "there are acquisition, .*, width."),
     ],
 )
@@ -54,8 +54,9 @@ def test_float32_warns_once_as_botorch_does():
 
 
 def test_corners_passed_as_arms_are_noticed():
-    with pytest.warns(InputDataWarning, match="corners of a box, pass them as bounds"):
+    with pytest.warns(InputDataWarning, match="corners of a box, pass them as bounds") as caught:
         BBKB(BOUNDS)
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize("arms", [ARMS.numpy(), ARMS.tolist(), ARMS[:, 0]])
@@ -162,18 +163,24 @@ def test_an_optimizer_says_what_it_is():
     assert repr(AdaBKB(BOUNDS)).startswith("<AdaBKB over a box of 2 dimensions")
 
 
-@pytest.mark.parametrize("norm_bound", [None, 3.0])
-@pytest.mark.parametrize("noise_var", [None, 0.5])
-def test_the_default_width_follows_from_what_is_known(norm_bound, noise_var):
+@pytest.mark.parametrize(
+    ("norm_bound", "noise_var", "name"),
+    [(None, None, "heuristic"), (None, 0.5, "heuristic"), (3.0, 0.5, "information")],
+)
+def test_the_default_width_follows_from_what_is_known(norm_bound, noise_var, name):
     given = {"covar_module": RBFKernel(), "noise_var": noise_var, "norm_bound": norm_bound}
     optimizer = BBKB(ARMS, seed=0, **given)
-    known = norm_bound is not None and noise_var is not None
-    name = "information" if known else "heuristic"
     expected = BBKB(ARMS, seed=0, width=name, **given)
     for one in (optimizer, expected):
         one.tell(ARMS[:9], ARMS[:9].sum(-1))
     assert optimizer.width_now == expected.width_now
-    assert (optimizer.width_now == 2.0) != known
+    assert (optimizer.width_now == 2.0) == (name == "heuristic")
+
+
+@pytest.mark.parametrize("width", [None, "heuristic", 2.0])
+def test_a_norm_beside_a_width_that_ignores_it_is_refused(width):
+    with pytest.raises(InputDataError, match="norm_bound has no effect on a constant width of 2"):
+        BBKB(ARMS, covar_module=RBFKernel(), norm_bound=3.0, width=width)
 
 
 def test_the_default_width_is_smaller_over_a_box():

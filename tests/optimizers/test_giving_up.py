@@ -34,6 +34,11 @@ MAKERS = [
 ]
 
 
+def given_up(optimizer):
+    r"""Rows of the last points that were given up."""
+    return optimizer.state_dict()["in_flight"]["given_up"]
+
+
 def warmed_up(optimizer, rounds=4):
     for _ in range(rounds):
         suggestion = optimizer.ask(8)
@@ -88,11 +93,11 @@ class TestGivingUp:
         assert optimizer.num_observations == len(suggestion)
 
 
-def test_lost_points_spend_nothing_of_the_batch():
+def test_points_given_up_spend_nothing_of_the_batch():
     optimizer = warmed_up(over_arms(BBKB), rounds=1)
     for _ in range(150):
         optimizer.give_up(optimizer.ask(1))
-    assert len(optimizer._state.lost) == 100
+    assert len(given_up(optimizer)) == 100
     assert len(optimizer.ask()) >= 1
 
 
@@ -100,17 +105,18 @@ def test_a_result_after_all():
     optimizer = warmed_up(over_arms(BKB))
     suggestion = optimizer.ask()
     optimizer.give_up(suggestion)
+    assert given_up(optimizer) == suggestion.indices.tolist()
     optimizer.tell(suggestion.indices, value(suggestion.X))
-    assert optimizer._state.lost == ()
+    assert given_up(optimizer) == []
 
 
-def test_lost_rows_follow_other_arms():
+def test_rows_given_up_follow_other_arms():
     optimizer = warmed_up(over_arms(BKB))
     suggestion = optimizer.ask()
     optimizer.give_up(suggestion)
     optimizer.set_arms(ARMS.flip(0)[:40])
-    (row,) = optimizer._state.lost
-    assert torch.equal(optimizer.tables.points(optimizer._state, torch.tensor([row])), suggestion.X)
+    (row,) = given_up(optimizer)
+    assert torch.equal(optimizer.table.X[[row]], suggestion.X)
 
 
 def test_what_cannot_be_given_up():

@@ -6,16 +6,22 @@ from botorch.exceptions.errors import InputDataError
 from gpytorch.kernels import LinearKernel, RBFKernel, ScaleKernel
 
 from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, EpsilonGreedy, MiniGPUCB, rows
-from botorch_bkb.optimizers.history import History
+from botorch_bkb.models.history import History
 from botorch_bkb.rows import RowIndex
-from tests.optimizers.support import Problem, kernel
+from botorch_bkb.units import RewardUnits
+from tests.optimizers.support import Problem, kernel, takes
 
 ALL = [GPUCB, MiniGPUCB, BKB, GPBUCB, BBKB, EpsilonGreedy]
 GIVEN = {"covar_module": kernel(), "noise_var": 0.1}
 
 
+def at_most(size, algorithm):
+    r"""The argument that bounds batches, where a class has batches."""
+    return {"max_batch_size": size} if takes(algorithm, "max_batch_size") else {}
+
+
 def run(algorithm, arms, reward, steps=12, **options):
-    optimizer = algorithm(arms, seed=0, max_batch_size=50, **options)
+    optimizer = algorithm(arms, seed=0, **at_most(50, algorithm), **options)
     for _ in range(steps):
         suggestion = optimizer.ask()
         assert suggestion.X.dtype == arms.dtype
@@ -24,7 +30,7 @@ def run(algorithm, arms, reward, steps=12, **options):
         for value in (best.mean, best.lower, best.upper, optimizer.effective_dimension):
             assert torch.tensor(value).isfinite()
         assert best.lower <= best.mean <= best.upper
-        assert optimizer._table().variance().isfinite().all()
+        assert optimizer.table.variance().isfinite().all()
     return optimizer
 
 
@@ -46,7 +52,7 @@ class TestEveryAlgorithm:
     def test_duplicate_arms(self, algorithm, options):
         arms = torch.rand(4, 2).double().repeat(5, 1)
         optimizer = run(algorithm, arms, lambda X: X.sum(-1), **options)
-        assert optimizer._state.history.rows.max() < 4
+        assert optimizer.history.rows.max() < 4
 
     def test_constant_rewards(self, algorithm, options):
         run(algorithm, torch.rand(30, 2).double(), constant, **options)
@@ -152,7 +158,7 @@ def test_a_kernel_that_is_zero_has_a_width():
     for algorithm in ALL:
         optimizer = algorithm(
             zero, covar_module=LinearKernel().double(), noise_var=0.1, width="theory",
-            max_batch_size=20,
+            **at_most(20, algorithm),
         )  # fmt: skip
         assert len(optimizer.ask()) <= 20
 
@@ -200,7 +206,7 @@ class TestHistory:
             assert history.means[i] - 1e12 == pytest.approx(float(own.mean() - 1e12), abs=1e-3)
             expected = float((own - own.mean()).square().sum())
             assert float(history.deviations[i]) == pytest.approx(expected, rel=1e-3)
-        mean, scale = history.standardisation()
-        assert mean == pytest.approx(float(rewards.mean()), rel=1e-15)
-        assert scale == pytest.approx(float(rewards.std(correction=0)), rel=1e-3)
-        assert History.empty(torch.device("cpu")).standardisation() == (0.0, 1.0)
+        units = history.standardisation()
+        assert units.offset == pytest.approx(float(rewards.mean()), rel=1e-15)
+        assert units.scale == pytest.approx(float(rewards.std(correction=0)), rel=1e-3)
+        assert History.empty(torch.device("cpu")).standardisation() == RewardUnits(0.0, 1.0)

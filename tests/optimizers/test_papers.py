@@ -10,12 +10,14 @@ from gpytorch.kernels import LinearKernel
 from hypothesis import given
 from hypothesis import strategies as st
 
-from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, MiniGPUCB
+from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, AllPoints, MiniGPUCB
+from botorch_bkb.arms import ArmTable
 from botorch_bkb.dictionaries.leverage import RidgeLeverageSampling, smallest_coins
 from tests import naive
 from tests.optimizers.support import NOISE, Problem, kernel, play
 from tests.problems import rbf
 
+EXACT = (GPUCB, GPBUCB, MiniGPUCB)
 ALGORITHMS = [
     (GPUCB, "one", 1.0, {}),
     (BKB, "one", 1.0, {}),
@@ -42,26 +44,27 @@ def test_every_pick_equals_the_plain_transcription(algorithm, rule, threshold, o
     run.observe(first.indices.tolist(), rewards.tolist())
     optimizer.tell(first, rewards)
     while optimizer.num_observations < 150:
-        S = optimizer._table().dictionary.tolist()
+        S = optimizer.table.dictionary.tolist()
         assert optimizer.width_now == pytest.approx(run.width(), rel=1e-9)
-        expected = run.next_batch(S, threshold, rule, exact=algorithm.exact)
+        expected = run.next_batch(S, threshold, rule, exact=algorithm in EXACT)
         suggestion = optimizer.ask()
         assert suggestion.indices.tolist() == expected
         rewards = problem.rewards(suggestion.indices)
         run.observe(expected, rewards.tolist())
         optimizer.tell(suggestion, rewards)
-    mean, var = run.moments(optimizer._table().dictionary.tolist())
-    for ours, theirs in zip(optimizer._table().moments(), (mean, var), strict=True):
+    mean, var = run.moments(optimizer.table.dictionary.tolist())
+    for ours, theirs in zip(optimizer.table.moments(), (mean, var), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-8, rtol=0)
 
 
-def test_infinite_oversampling_makes_bkb_gp_ucb():
+def test_a_dictionary_of_all_points_makes_bkb_gp_ucb():
     problem, same = Problem(), Problem()
-    bkb = BKB(problem.arms, **problem.options(oversampling=math.inf))
+    bkb = BKB(problem.arms, **problem.options(dictionary=AllPoints()))
     exact = GPUCB(problem.arms, **problem.options())
     for ours, theirs in zip(play(bkb, problem, 60), play(exact, same, 60), strict=True):
         assert ours.indices.tolist() == theirs.indices.tolist()
     assert bkb.best().mean == exact.best().mean
+    assert bkb.oversampling is None
 
 
 @given(st.integers(0, 1000))
@@ -69,12 +72,13 @@ def test_lemma_4_holds_at_the_end_of_every_batch(seed):
     problem = Problem(seed=seed)
     optimizer = BBKB(problem.arms, **problem.options(batch_threshold=3.0))
     for _ in range(15):
-        before = optimizer._table().scores().clone()
+        table = optimizer.table
+        before = table.scores().clone()
         suggestion = optimizer.ask()
         total = 1 + float(before[suggestion.indices].sum())
-        table = optimizer.tables.follow(optimizer._state)
-        table.observe(suggestion.indices, torch.zeros(len(suggestion)))
-        after = table.scores()
+        imagined = ArmTable.from_log(problem.arms, table.kernel, table.noise_var, table.log)
+        imagined.observe(suggestion.indices, torch.zeros(len(suggestion)))
+        after = imagined.scores()
         assert (after <= before + 1e-9).all() and (after >= before / total - 1e-9).all()
         assert total > 3.0 >= total - float(before[suggestion.indices[-1]])
         optimizer.tell(suggestion, problem.rewards(suggestion.indices))
@@ -118,11 +122,12 @@ def test_theory_intervals_hold_at_all_arms_and_steps(algorithm):
     failures, runs = 0, 50  # 200 runs in all
     for seed in range(runs):
         problem = Problem(num_arms=20, norm=1.0, seed=seed)
-        options = problem.options(width="theory", oversampling="theory", horizon=40, delta=0.1)
+        sampled = {} if algorithm in EXACT else {"oversampling": "theory", "horizon": 40}
+        options = problem.options(width="theory", delta=0.1, **sampled)
         optimizer = algorithm(problem.arms, **options)
         failed = False
         for _ in play(optimizer, problem, 40):
-            mean, var = optimizer._table().moments()
+            mean, var = optimizer.table.moments()
             gap = (problem.f - mean).abs()
             failed |= bool((gap > optimizer.width_now * var.sqrt() + 1e-12).any())
         failures += failed
@@ -140,7 +145,7 @@ def test_variances_are_within_the_factor_alpha_with_theory_oversampling():
         assert len(optimizer.dictionary) < 0.9 * n  # the theorem asks for much, not for all
         full = torch.full((n,), noise).double()
         _, exact = naive.exact(problem.K, problem.K, problem.K, torch.zeros(n).double(), full)
-        ratio = optimizer._table().variance() / exact.diagonal()
+        ratio = optimizer.table.variance() / exact.diagonal()
         assert (ratio <= alpha).all() and (ratio >= 1 / alpha).all()
 
 
@@ -192,7 +197,7 @@ def test_a_horizon_outlived_raises_oversampling():
     optimizer = BKB(problem.arms, oversampling=2.0, **problem.options(horizon=10))
     for _ in play(optimizer, problem, 25):
         pass
-    assert optimizer._state.horizon == 40
+    assert optimizer.parts.dictionary_after(optimizer.num_observations).horizon == 40
     assert optimizer.oversampling == pytest.approx(2.0 * math.log(1600) / math.log(400))
 
 

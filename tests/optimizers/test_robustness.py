@@ -21,10 +21,11 @@ from botorch_bkb import (
     BKB,
     GPBUCB,
     GPUCB,
+    AllPoints,
     CompressedEI,
     CompressedUCB,
-    Compression,
     ConvergedError,
+    InformationThreshold,
 )
 from botorch_bkb.optimizers import Convergence
 from tests.optimizers.support import Problem, kernel
@@ -62,7 +63,8 @@ def test_the_model_has_small_units_too():
 @pytest.mark.parametrize("algorithm", [GPUCB, BKB, CompressedUCB])
 def test_results_nobody_asked_for_teach_the_same_together_and_one_by_one(algorithm):
     rows = torch.randint(100, (60,), generator=torch.Generator().manual_seed(0))
-    together, single = (algorithm(ARMS, **given(oversampling=math.inf)) for _ in range(2))
+    everything = {"dictionary": AllPoints()} if algorithm is BKB else {}
+    together, single = (algorithm(ARMS, **given(**everything)) for _ in range(2))
     together.tell(rows, ARMS[rows].sin())
     for row in rows.tolist():
         single.tell([row], ARMS[row].sin())
@@ -74,7 +76,7 @@ def test_many_results_nobody_asked_for():
     rows = torch.randint(100, (3000,), generator=torch.Generator().manual_seed(0))
     optimizer = GPUCB(ARMS, **given())
     optimizer.tell(rows, ARMS[rows].sin())
-    assert optimizer.information_gain == pytest.approx(optimizer._table().log_determinant / 2)
+    assert optimizer.information_gain == pytest.approx(optimizer.table.log_determinant / 2)
 
 
 @pytest.mark.parametrize("algorithm", [GPUCB, BKB, BBKB, CompressedUCB])
@@ -153,7 +155,7 @@ def test_nothing_grows_with_results_that_are_left_out(monkeypatch):
         acquisition_options={"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 5}},
     )  # fmt: skip
     other = CompressedUCB(bounds=LINE, epsilon=0.3, on_uninformative="evaluate", **given(),
-                          acquisition_options=optimizer.domain.search.options)  # fmt: skip
+                          acquisition_options=optimizer.domain.acquisition_options)  # fmt: skip
     for i in range(60):
         suggestion = optimizer.ask()
         optimizer.tell(suggestion, torch.sin(3 * suggestion.X))
@@ -163,7 +165,8 @@ def test_nothing_grows_with_results_that_are_left_out(monkeypatch):
             again = other.ask()
             assert torch.equal(again.X, suggestion.X)
             other.tell(again, torch.sin(3 * again.X))
-    assert len(optimizer._state.recipe.changes) <= 21 and len(optimizer._state.added) < 40
+    saved = optimizer.state_dict()
+    assert len(saved["table"]["changes"]) <= 21 and len(saved["observations"]["added"]) < 40
     assert optimizer.num_observations > 60 > optimizer.model_order
 
 
@@ -254,10 +257,11 @@ def test_states_of_another_kind_or_with_gaps_are_refused():
     state = optimizer.state_dict()
     with pytest.raises(InputDataError, match="believes"):
         CompressedUCB(ARMS, discard=False, **given()).load_state_dict(state)
-    for key in ("skipped", "log_sum", "designed"):
-        broken = {k: v for k, v in state.items() if k != key}
+    parts = ("observations", "in_flight", "model", "dictionary", "confidence", "table")
+    for part, key in [(name, key) for name in parts for key in state[name]]:
+        gap = {k: v for k, v in state[part].items() if k != key}
         with pytest.raises(InputDataError, match=f"damaged.*{key}"):
-            CompressedUCB(ARMS, **given()).load_state_dict(broken)
+            CompressedUCB(ARMS, **given()).load_state_dict({**state, part: gap})
 
 
 def test_parts_of_a_suggestion():
@@ -273,7 +277,8 @@ def test_convergence_survives_pickling():
     assert error.convergence == Convergence(0.1, 0.2, 2.0)
 
 
-def test_bad_compressions():
+def test_bad_thresholds():
     with pytest.raises(InputDataError, match="discard"):
-        Compression(discard="no")
-    assert Compression(np.float32(0.1)).threshold == pytest.approx(math.expm1(0.2), rel=1e-6)
+        InformationThreshold(discard="no")
+    rule = InformationThreshold(np.float32(0.1))
+    assert rule.least_score == pytest.approx(math.expm1(0.2), rel=1e-6)

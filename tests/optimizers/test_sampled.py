@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb import EpsilonGreedy
 from tests.optimizers.support import Problem, make, play, warm
@@ -17,7 +18,7 @@ def problem():
 class TestThompson:
     def test_draws_have_the_moments_of_the_posterior(self, problem):
         optimizer = warm(problem, acquisition="thompson")
-        table = optimizer._table()
+        table = optimizer.table
         generator = torch.Generator().manual_seed(0)
         theta = table.draw(20_000, generator)
         z = table.coordinates(slice(None))
@@ -33,8 +34,15 @@ class TestThompson:
             pass
         assert problem.f.max() - problem.f[optimizer.best().index] < 0.1
 
-    def test_epsilon_one_is_uniform_and_zero_is_greedy(self, problem):
-        greedy = warm(problem, EpsilonGreedy, epsilon=0.0)
+
+class TestEpsilonGreedy:
+    def test_probability_one_is_uniform_and_zero_is_greedy(self, problem):
+        greedy = warm(problem, EpsilonGreedy, probability=0.0)
         assert set(greedy.ask().indices.tolist()) == {greedy.best().index}
-        uniform = warm(problem, EpsilonGreedy, epsilon=1.0, batch_threshold=50.0)
+        uniform = warm(problem, EpsilonGreedy, probability=1.0, batch_threshold=50.0)
         assert uniform.ask().indices.unique().numel() > 10
+
+    @pytest.mark.parametrize("probability", [-0.1, 1.5, float("nan")])
+    def test_what_is_no_probability_is_refused(self, problem, probability):
+        with pytest.raises(InputDataError, match="probability"):
+            make(problem, EpsilonGreedy, probability=probability)

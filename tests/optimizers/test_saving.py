@@ -7,7 +7,7 @@ import torch
 from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb import BBKB, BKB, GPUCB, BatchCompleteError, EpsilonGreedy, MiniGPUCB
-from tests.optimizers.support import Problem
+from tests.optimizers.support import Problem, takes
 
 CASES = [
     (BBKB, {}),
@@ -53,7 +53,8 @@ def steps(optimizer, problem, n):
 @pytest.mark.parametrize("when", [0, 1, 8, 13])
 def test_a_run_saved_and_resumed_goes_on_bit_for_bit(algorithm, options, when):
     problem = Problem()
-    options = problem.options(**{"batch_threshold": 20.0, **options})
+    batches = {"batch_threshold": 20.0} if takes(algorithm, "batch_threshold") else {}
+    options = problem.options(**batches, **options)
 
     def make():
         return algorithm(problem.arms, **options)
@@ -67,7 +68,7 @@ def test_a_run_saved_and_resumed_goes_on_bit_for_bit(algorithm, options, when):
         for o in (whole, second):
             o.tell(o.pending, problem.f[o.pending.indices])
     assert steps(whole, problem, 12) == steps(second, problem, 12)
-    for ours, theirs in zip(whole._table().moments(), second._table().moments(), strict=True):
+    for ours, theirs in zip(whole.table.moments(), second.table.moments(), strict=True):
         assert torch.equal(ours, theirs)
     assert whole.width_now == second.width_now
     assert whole.best().mean == second.best().mean
@@ -99,15 +100,31 @@ def test_a_state_of_something_else_is_refused():
         with pytest.raises(InputDataError, match="another optimizer"):
             other.load_state_dict(saved)
         assert other.num_observations == 0
+    without_history = {**saved["observations"], "history": None}
     for damaged in (
         {},
-        {**saved, "history": None},
-        {k: v for k, v in saved.items() if k != "hyper"},
+        {**saved, "observations": None},
+        {**saved, "observations": without_history},
+        *({k: v for k, v in saved.items() if k != key} for key in saved),
     ):
         fresh = BBKB(problem.arms, **problem.options())
         with pytest.raises(InputDataError):
             fresh.load_state_dict(damaged)
         assert fresh.num_observations == 0
+
+
+def test_a_state_of_an_older_version_is_refused():
+    problem = Problem()
+    optimizer = BBKB(problem.arms, **problem.options())
+    optimizer.tell([0, 1], [1.0, 2.0])
+    old = {**optimizer.state_dict(), "version": 3}
+    fresh = BBKB(problem.arms, **problem.options())
+    with pytest.raises(
+        InputDataError,
+        match=r"must have version 4, got 3: it was saved by another version of botorch_bkb\. Load",
+    ):
+        fresh.load_state_dict(old)
+    assert fresh.num_observations == 0
 
 
 def test_other_arms_are_scaled_as_the_first_ones_after_loading():

@@ -8,14 +8,16 @@ import time
 import torch
 from gpytorch.kernels import RBFKernel
 
-from botorch_bkb import BBKB
+from botorch_bkb import BBKB, GPBUCB
 
 ARMS = torch.linspace(0, 4, 40, dtype=torch.float64).unsqueeze(-1)
 BOUNDS = torch.tensor([[0.0, -1.0], [4.0, 1.0]], dtype=torch.float64)
 
 
 def bbkb(cls=BBKB, **more):
-    options = {"covar_module": RBFKernel(), "noise_var": 0.01, "seed": 3, "batch_threshold": 4.0}
+    options = {"covar_module": RBFKernel(), "noise_var": 0.01, "seed": 3}
+    if issubclass(cls, (BBKB, GPBUCB)):
+        options["batch_threshold"] = 4.0
     return cls(ARMS, **{**options, **more})
 
 

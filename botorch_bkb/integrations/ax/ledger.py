@@ -11,7 +11,7 @@ from ax.core.base_trial import BaseTrial
 from ax.core.experiment import Experiment
 from ax.core.trial_status import TrialStatus
 
-from botorch_bkb.optimizers.reading import LARGEST
+from botorch_bkb.domains.reading import LARGEST
 
 #: Statuses of trials whose results count.
 DONE = (TrialStatus.COMPLETED, TrialStatus.EARLY_STOPPED)

@@ -21,8 +21,8 @@ from botorch_bkb.encoding import NotWritable, from_text, to_text
 from botorch_bkb.integrations.ax.ledger import Ledger
 from botorch_bkb.integrations.ax.run import CHANGED, Run, created, described
 from botorch_bkb.integrations.ax.space import AxSpace, read_goal
-from botorch_bkb.integrations.spaces import check_algorithm
-from botorch_bkb.optimizers import BatchCompleteError, CompressedUCB, ConvergedError, Optimizer
+from botorch_bkb.integrations.spaces import check_algorithm, on_uninformative
+from botorch_bkb.optimizers import BatchCompleteError, ConvergedError, Optimizer
 from botorch_bkb.validation import check_positive_integer
 
 
@@ -64,9 +64,10 @@ class BKBNode(ExternalGenerationNode):
         transition_criteria: Criteria for moving on to another node.
         suggested_experiment_status: See Ax.
         options: Further arguments of the algorithm's class, in units of the box (logarithms for
-            logarithmic ranges). Functions, custom kernels and kernels with priors cannot be saved.
-            Compressed algorithms evaluate uninformative points by default;
-            ``on_uninformative="stop"`` raises Ax's ``OptimizationComplete`` instead.
+            logarithmic ranges). Parts of this package can be saved, such as ``AllPoints()`` or
+            ``SumRule(3.0)``. Functions, custom kernels and kernels with priors cannot. Compressed
+            algorithms evaluate uninformative points by default; ``on_uninformative="stop"`` raises
+            Ax's ``OptimizationComplete`` instead.
 
     Example:
         >>> from ax.api.client import Client
@@ -98,13 +99,10 @@ class BKBNode(ExternalGenerationNode):
     ) -> None:
         made = check_algorithm(algorithm, options)
         check_positive_integer("lookahead", lookahead)
-        if issubclass(made, CompressedUCB):
-            options.setdefault("on_uninformative", "evaluate")
-            if options["on_uninformative"] == "skip":
-                raise UnsupportedError(
-                    'Ax evaluates every trial, got on_uninformative="skip": pass "evaluate" or '
-                    '"stop".'
-                )
+        if on_uninformative(made, options) == "skip":
+            raise UnsupportedError(
+                'Ax evaluates every trial, got on_uninformative="skip": pass "evaluate" or "stop".'
+            )
         super().__init__(
             name=name or algorithm,
             should_deduplicate=False,
@@ -213,7 +211,8 @@ class BKBNode(ExternalGenerationNode):
         except NotWritable as error:
             raise JSONEncodeError(
                 f"BKBNode cannot be saved with {error} among its options: use numbers, strings, "
-                "lists, dictionaries, tensors and gpytorch's own kernels without priors."
+                "lists, dictionaries, tensors, parts of this package and gpytorch's own kernels "
+                "without priors."
             ) from error
 
     @classmethod

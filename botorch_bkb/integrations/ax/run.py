@@ -10,10 +10,11 @@ import torch
 from ax.core.experiment import Experiment
 from ax.exceptions.core import UnsupportedError
 
+from botorch_bkb.domains import Suggestion
+from botorch_bkb.domains.reading import LARGEST
 from botorch_bkb.integrations.ax.ledger import Ledger, Result
 from botorch_bkb.integrations.ax.space import AxSpace, Goal, read_goal
-from botorch_bkb.optimizers import BatchCompleteError, ConvergedError, Optimizer, Suggestion
-from botorch_bkb.optimizers.reading import LARGEST
+from botorch_bkb.optimizers import BatchCompleteError, ConvergedError, Optimizer
 from botorch_bkb.runs.points import UNKNOWN, Point, Reward, tell
 
 logger = logging.getLogger(__name__)
@@ -113,9 +114,9 @@ class Run:
         known = [0 < sem * sem < LARGEST for sem in sems]
         if self.noise is None and sems:
             squares = [sem * sem for sem in sems]
-            given = self.optimizer.arguments.get("noise_var")
+            given = self.optimizer.parts.model.noise_var
             self.noise = given or (sum(squares) / len(sems) if all(known) else 0.0)
-        if not any(known) and (not self.noise or "noise_var" in self.optimizer.arguments):
+        if not any(known) and (not self.noise or self.optimizer.parts.model.noise_var is not None):
             return None
         if not self.noise:
             logger.info("Standard errors are ignored: the first results came without any.")

@@ -1,22 +1,19 @@
-r"""The algorithms: named configurations of one optimizer."""
+r"""The algorithms of the papers: each names its parts."""
 
-from botorch_bkb.optimizers.algorithms.ada import AdaBBKB, AdaBKB
-from botorch_bkb.optimizers.algorithms.bandits import (
-    BBKB,
-    BKB,
-    GPBUCB,
-    GPUCB,
-    EpsilonGreedy,
-    MiniGPUCB,
-)
-from botorch_bkb.optimizers.algorithms.compressed import (
-    CompressedEI,
-    CompressedMPI,
-    CompressedUCB,
-)
+from botorch_bkb.optimizers.algorithms.ada_bbkb import AdaBBKB
+from botorch_bkb.optimizers.algorithms.ada_bkb import AdaBKB
+from botorch_bkb.optimizers.algorithms.bbkb import BBKB
+from botorch_bkb.optimizers.algorithms.bkb import BKB
+from botorch_bkb.optimizers.algorithms.compressed_ei import CompressedEI
+from botorch_bkb.optimizers.algorithms.compressed_mpi import CompressedMPI
+from botorch_bkb.optimizers.algorithms.compressed_ucb import CompressedUCB
+from botorch_bkb.optimizers.algorithms.epsilon_greedy import EpsilonGreedy
+from botorch_bkb.optimizers.algorithms.gp_bucb import GPBUCB
+from botorch_bkb.optimizers.algorithms.gp_ucb import GPUCB
+from botorch_bkb.optimizers.algorithms.mini_gp_ucb import MiniGPUCB
 from botorch_bkb.optimizers.optimizer import Optimizer
 
-#: By name.
+#: The algorithms by name.
 ALGORITHMS: dict[str, type[Optimizer]] = {
     kind.__name__: kind
     for kind in (

@@ -19,6 +19,7 @@ from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.errors import UnsupportedError as BotorchUnsupportedError
 
 import botorch_bkb
+from botorch_bkb import InformationThreshold
 from botorch_bkb.ax import BKBNode
 from botorch_bkb.integrations.ax.space import AxSpace
 from botorch_bkb.optimizers import ALGORITHMS
@@ -279,10 +280,10 @@ def test_standard_errors_become_variances(sems, noise):
     node.update_generator_state(experiment, experiment.lookup_data())
     optimizer = node.optimizer
     assert optimizer.num_observations == 3
-    known = optimizer._state.noise_known
+    known = optimizer.state_dict()["model"]["noise_known"]
     assert known == (None if noise is None else pytest.approx(noise))
     if noise is not None:
-        weights = optimizer._state.history.weights
+        weights = optimizer.history.weights
         expected = [noise / (sem**2 if sem else noise) for sem in sems]
         assert sorted(weights.tolist()) == pytest.approx(sorted(expected))
 
@@ -292,7 +293,7 @@ def test_given_noise_stands_for_missing_standard_errors():
     for (index, p), sem in zip(client.get_next_trials(3).items(), [None, 0.4, 0.0], strict=True):
         client.complete_trial(index, {"loss": (bowl(p), sem)})
     client.get_next_trials(1)
-    weights = optimizer_of(client)._state.history.weights
+    weights = optimizer_of(client).history.weights
     assert sorted(weights.tolist()) == pytest.approx([1.0, 1.0, 0.2 / 0.16])
 
 
@@ -303,7 +304,7 @@ def test_early_stopped_trials_count():
         client.attach_data(index, {"loss": float(step)}, progression=step)
     client.mark_trial_early_stopped(index)
     client.get_next_trials(1)
-    assert optimizer_of(client)._state.history.means.tolist() == [-2.0]
+    assert optimizer_of(client).history.means.tolist() == [-2.0]
 
 
 def test_points_without_a_trial_are_offered_again():
@@ -415,6 +416,9 @@ def test_wrong_arguments_are_refused(arguments, message):
 def test_skipping_is_refused():
     with pytest.raises(UnsupportedError, match="Ax evaluates every trial"):
         BKBNode("CompressedEI", on_uninformative="skip")
+    with pytest.raises(UnsupportedError, match="Ax evaluates every trial"):
+        BKBNode("BKB", dictionary=InformationThreshold(0.1))
+    BKBNode("BKB", dictionary=InformationThreshold(0.1, on_uninformative="stop"))
 
 
 @pytest.mark.parametrize("bad", [1e200, (0.5, 1e200), (0.5, 1e-170), (0.5, 1e100), float("nan")])

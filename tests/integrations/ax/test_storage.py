@@ -14,7 +14,10 @@ from ax.exceptions.storage import JSONEncodeError
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
+from botorch_bkb import AllPoints
+from botorch_bkb.acquisition import Greedy
 from botorch_bkb.ax import BKBNode
+from botorch_bkb.batches import SumRule
 from tests.integrations.ax.helpers import (
     MIXED,
     X,
@@ -28,6 +31,12 @@ from tests.integrations.ax.helpers import (
 )
 
 OPEN = {"noise_var": 0.5, "batch_threshold": 4.0, "num_initial": 4, "lookahead": 4}
+PARTS = {
+    "dictionary": AllPoints(),
+    "batch_rule": SumRule(4.0, max_size=5),
+    "acquisition": Greedy(0.2),
+    "num_initial": 3,
+}
 RBF = ScaleKernel(RBFKernel())
 RUNS = [
     ("BBKB", (X, Y), bowl, OPEN),
@@ -35,6 +44,7 @@ RUNS = [
     ("AdaBBKB", (X, Y), bowl, {"batch_threshold": 20.0}),
     ("CompressedUCB", (X, Y), bowl, {"num_initial": 4}),
     ("BKB", (X,), bowl, {"covar_module": RBF, "noise_var": 0.01, "width": "theory"}),
+    ("BKB", (X, Y), bowl, PARTS),
 ]
 
 

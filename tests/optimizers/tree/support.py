@@ -7,6 +7,8 @@ import io
 import torch
 
 from botorch_bkb import AdaBBKB, AdaBKB
+from botorch_bkb.optimizers.tables import build_table
+from tests.optimizers.inside import inputs_of, state_of
 from tests.optimizers.support import kernel
 
 BOTH = [AdaBKB, AdaBBKB]
@@ -43,14 +45,22 @@ def through_a_file(state):
     return torch.load(file, weights_only=True)
 
 
+def in_batches(algorithm, threshold=2.0, size=10_000):
+    r"""Arguments for the batches of AdaBBKB; AdaBKB has none."""
+    if algorithm is AdaBKB:
+        return {}
+    return {"batch_threshold": threshold, "max_batch_size": size}
+
+
 def consistent(optimizer):
     r"""Cells and their rows belong to each other, and the table to the state."""
-    state, tree = optimizer._state, optimizer.tree
-    if state.cells is not None:
-        assert len(state.cells) == len(tree)
-        X = optimizer.tables.points(state, state.cells)
+    state, tree = state_of(optimizer), optimizer.tree
+    if state.tree is not None:
+        assert len(state.tree.rows) == len(tree)
+        X = inputs_of(optimizer, state.tree.rows)
         size = float(optimizer.domain.bounds.abs().max())
         eps = 1e-6 if X.dtype == torch.float64 else 1e-4
         torch.testing.assert_close(X, tree.centres(), atol=eps * size, rtol=0)
-    rows = len(optimizer.tables.arms) + len(state.added)
-    assert len(optimizer._table().X) == rows == len(optimizer.tables.follow(state).X)
+    rows = len(optimizer.domain.index.X) + len(state.observations.added)
+    rebuilt = build_table(optimizer.domain, state)
+    assert len(optimizer.table.X) == rows and torch.equal(optimizer.table.X, rebuilt.X)

@@ -7,11 +7,13 @@ import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 from gpytorch.kernels import RBFKernel
 
-from botorch_bkb import AdaBBKB, AdaBKB
-from botorch_bkb.optimizers import Compression
-from botorch_bkb.optimizers.domains import tree as tree_module
-from botorch_bkb.optimizers.domains.tree import TreeBatch
+from botorch_bkb import AdaBBKB, AdaBKB, AllPoints, InformationThreshold
+from botorch_bkb.batches import SumRule
+from botorch_bkb.domains import PartitionTree, Tree
+from botorch_bkb.encoding import encode
+from botorch_bkb.optimizers import Optimizer
 from tests import naive
+from tests.optimizers.inside import batch_of, inputs_of, state_of
 from tests.optimizers.tree.support import (
     BOTH,
     BOX,
@@ -20,6 +22,7 @@ from tests.optimizers.tree.support import (
     consistent,
     f,
     given,
+    in_batches,
     sines,
     through_a_file,
     uniform,
@@ -34,20 +37,22 @@ class TestBothAlgorithms:
                                                 (6, torch.float64)])  # fmt: skip
     def test_dimensions_and_dtypes(self, algorithm, options, dim, dtype):
         bounds = torch.tensor([[-1.0], [1.0]], dtype=dtype).expand(2, dim)
-        optimizer = algorithm(bounds=bounds, **{"seed": 0, "max_batch_size": 8, **options})
+        optimizer = algorithm(
+            bounds=bounds, **{"seed": 0, **in_batches(algorithm, size=8), **options}
+        )
         for _ in range(6):
             suggestion = optimizer.ask()
             assert suggestion.X.dtype == dtype and suggestion.X.isfinite().all()
             optimizer.tell(suggestion, f(suggestion.X))
         assert math.isfinite(optimizer.best().mean) and math.isfinite(optimizer.gap())
-        assert optimizer._table().variance().isfinite().all()
+        assert optimizer.table.variance().isfinite().all()
         consistent(optimizer)
 
     @pytest.mark.parametrize("options", [{}, given()], ids=["fitted", "given"])
     @pytest.mark.parametrize("reward", [0.0, 7.0, 1e12, -1e12])
     @pytest.mark.filterwarnings("ignore")
     def test_constant_rewards(self, algorithm, options, reward):
-        optimizer = algorithm(bounds=BOX, **{"seed": 0, "max_batch_size": 8, **options})
+        optimizer = algorithm(bounds=BOX, **{"seed": 0, **in_batches(algorithm, size=8), **options})
         for _ in range(6):
             suggestion = optimizer.ask()
             optimizer.tell(suggestion, torch.full((len(suggestion),), reward))
@@ -58,7 +63,7 @@ class TestBothAlgorithms:
     @pytest.mark.parametrize("options", [{}, given()], ids=["fitted", "given"])
     @pytest.mark.filterwarnings("ignore")
     def test_huge_rewards(self, algorithm, options):
-        optimizer = algorithm(bounds=BOX, **{"seed": 0, "max_batch_size": 8, **options})
+        optimizer = algorithm(bounds=BOX, **{"seed": 0, **in_batches(algorithm, size=8), **options})
         for _ in range(8):
             suggestion = optimizer.ask()
             optimizer.tell(suggestion, 1e12 * sines(suggestion.X))
@@ -68,9 +73,8 @@ class TestBothAlgorithms:
     @pytest.mark.parametrize("scale", [1e-8, 1e8])
     @pytest.mark.parametrize("options", [{}, given()], ids=["fitted", "given"])
     def test_boxes_of_any_size(self, algorithm, options, scale):
-        optimizer = algorithm(
-            bounds=scale * BOX, **{"seed": 0, "max_batch_size": 8, "max_depth": 5, **options}
-        )
+        options = {"seed": 0, "max_depth": 5, **in_batches(algorithm, size=8), **options}
+        optimizer = algorithm(bounds=scale * BOX, **options)
         for _ in range(6):
             suggestion = optimizer.ask()
             optimizer.tell(suggestion, sines(suggestion.X / scale))
@@ -85,7 +89,7 @@ class TestBothAlgorithms:
             suggestion = optimizer.ask()
             optimizer.tell(suggestion, sines(suggestion.X))
             consistent(optimizer)
-        observed = optimizer.tables.points(optimizer._state, optimizer._state.history.rows)
+        observed = inputs_of(optimizer, optimizer.history.rows)
         assert (observed == uniform(BOX, 1, seed=0)).all(-1).any()
 
     def test_points_that_equal_a_centre_share_its_row(self, algorithm):
@@ -96,30 +100,32 @@ class TestBothAlgorithms:
         # Told before there are cells, and told when they are there.
         for optimizer in (algorithm(bounds=BOX, **given(num_children=2, width=0.5)), plain):
             optimizer.tell(cells, sines(cells))
-            rows = len(optimizer._table().X)
+            rows = len(optimizer.table.X)
             assert optimizer.num_observations == len(cells)
             for _ in range(10):
                 suggestion = optimizer.ask()
                 optimizer.tell(suggestion, sines(suggestion.X))
-            X = torch.cat([optimizer.tables.arms, optimizer._state.added])
+            X = inputs_of(optimizer, torch.arange(len(optimizer.table.X)))
             assert len(X.unique(dim=0)) == len(X) >= rows
             consistent(optimizer)
 
     def test_an_interrupt_leaves_everything_as_it_was(self, algorithm, monkeypatch):
-        options = given(batch_threshold=40.0, width=0.7)
+        options = given(width=0.7, **in_batches(algorithm, 40.0))
         ours, theirs = (algorithm(bounds=BOX, **options) for _ in range(2))
-        whole, calls = TreeBatch._split, []
+        whole, calls = PartitionTree.with_children, []
 
-        def interrupted(batch, cell):
-            whole(batch, cell)  # rows are in the table by now
-            calls.append(cell)
-            if len(calls) % 3 == 1:
-                raise KeyboardInterrupt
+        def interrupted(tree, ids, lower, upper, growing=None):
+            split = whole(tree, ids, lower, upper, growing)
+            if growing is not None:  # the cells are split, and their rows are in the table by now
+                calls.append(ids)
+                if len(calls) % 3 == 1:
+                    raise KeyboardInterrupt
+            return split
 
         happened = 0
         for i in range(12):
             with monkeypatch.context() as patch:
-                patch.setattr(TreeBatch, "_split", interrupted)
+                patch.setattr(PartitionTree, "with_children", interrupted)
                 before, cells = optimizer_view(ours), len(calls)
                 try:
                     a = ours.ask(2)
@@ -132,7 +138,7 @@ class TestBothAlgorithms:
                 a = ours.ask(2)
             assert torch.equal(a.X, theirs.ask(2).X)
             assert torch.equal(ours.tree.lower, theirs.tree.lower)
-            if i % 3 == 2 or ours._cached_batch.complete:  # otherwise the batch goes on
+            if i % 3 == 2 or batch_of(ours).complete:  # otherwise the batch goes on
                 for o in (ours, theirs):
                     o.tell(o.pending, sines(o.pending.X))
         assert happened > 1 and cells > 0
@@ -154,16 +160,16 @@ class TestBothAlgorithms:
             ({"radius": (1.0,)}, InputDataError, "radius"),
             ({"radius": None}, InputDataError, "radius"),
             ({"radius": ("a", "b")}, InputDataError, "radius"),
-            ({"arms": BOX}, InputDataError, "without arms"),
-            ({"num_initial": 3}, InputDataError, "num_initial"),
-            ({"acquisition_options": {}}, InputDataError, "acquisition_options"),
+            ({"arms": BOX}, TypeError, "cuts a box into cells"),
+            ({"num_initial": 3}, TypeError, "num_initial"),
+            ({"acquisition_options": {}}, TypeError, "acquisition_options"),
             ({"norm_bound": -1.0}, InputDataError, "norm_bound"),
             ({"norm_bound": math.inf}, InputDataError, "norm_bound"),
             ({"bounds": torch.zeros(2, 3)}, InputDataError, "below upper"),
             ({"bounds": torch.tensor([[0.0], [math.nan]])}, InputDataError, "finite"),
             ({"bounds": torch.tensor([[1.0], [0.0]])}, InputDataError, "below upper"),
             ({"bounds": torch.zeros(3, 2)}, BotorchTensorDimensionError, "2 x d"),
-            ({"bounds": None}, InputDataError, "takes bounds"),
+            ({"bounds": None}, BotorchTensorDimensionError, "2 x d"),
         ],
         ids=str,
     )
@@ -172,21 +178,24 @@ class TestBothAlgorithms:
             algorithm(**{"bounds": BOX, **options})
 
     def test_other_acquisitions_are_refused(self, algorithm):
+        with pytest.raises(TypeError, match="picks are defined by the algorithm"):
+            algorithm(bounds=BOX, acquisition="ei")
         with pytest.raises(InputDataError, match="upper bounds"):
-            algorithm(bounds=BOX, acquisition="ei").ask()
+            Optimizer(Tree(BOX), acquisition="ei", batch=algorithm(bounds=BOX).parts.batch)
 
     @pytest.mark.parametrize("points", [[[0.5, 11.0]], [[0.5]], [[math.nan, 3.0]], "no"])
     def test_bad_points_leave_everything_as_it_was(self, algorithm, points):
         optimizer = algorithm(bounds=BOX, **given())
         optimizer.ask()
-        state = optimizer._state
+        before = encode(optimizer.state_dict())
         with pytest.raises((InputDataError, BotorchTensorDimensionError)):
             optimizer.tell(points, [1.0])
-        assert optimizer._state is state
+        assert encode(optimizer.state_dict()) == before
 
     def test_a_huge_norm_splits_a_bounded_number_of_cells(self, algorithm, monkeypatch):
-        monkeypatch.setattr(tree_module, "MOST_SPLITS", 50)
-        optimizer = algorithm(bounds=BOX, **given(norm_bound=1e12, width=2.0, max_batch_size=3))
+        monkeypatch.setattr("botorch_bkb.batches.tree.MOST_SPLITS", 50)
+        options = given(norm_bound=1e12, width=2.0, **in_batches(algorithm, size=3))
+        optimizer = algorithm(bounds=BOX, **options)
         for _ in range(3):
             cells = len(optimizer.tree)
             suggestion = optimizer.ask()
@@ -195,14 +204,15 @@ class TestBothAlgorithms:
         assert len(optimizer.tree) > 150 and math.isfinite(optimizer.gap())
 
     def test_a_norm_of_zero_splits_nothing(self, algorithm):
-        optimizer = algorithm(bounds=BOX, **given(norm_bound=0.0, width=2.0, max_batch_size=5))
+        options = given(norm_bound=0.0, width=2.0, **in_batches(algorithm, size=5))
+        optimizer = algorithm(bounds=BOX, **options)
         for _ in range(5):
             suggestion = optimizer.ask()
             optimizer.tell(suggestion, sines(suggestion.X))
         assert len(optimizer.tree) == 1
 
     def test_a_norm_that_doubles(self, algorithm):
-        options = given(norm_bound="double", noise=0.01, max_batch_size=5)
+        options = given(norm_bound="double", noise=0.01, **in_batches(algorithm, size=5))
         optimizer = algorithm(bounds=BOX, **options)
         for _ in range(12):
             suggestion = optimizer.ask()
@@ -213,7 +223,8 @@ class TestBothAlgorithms:
         assert torch.equal(optimizer.ask().X, resumed.ask().X)
 
     def test_a_width_of_zero(self, algorithm):
-        optimizer = algorithm(bounds=UNIT, **given(width=0.0, max_batch_size=4, max_depth=4))
+        options = given(width=0.0, max_depth=4, **in_batches(algorithm, size=4))
+        optimizer = algorithm(bounds=UNIT, **options)
         for _ in range(4):
             suggestion = optimizer.ask()
             optimizer.tell(suggestion, sines(suggestion.X))
@@ -221,8 +232,9 @@ class TestBothAlgorithms:
 
     @pytest.mark.parametrize("discard", [True, False])
     def test_with_an_information_threshold(self, algorithm, discard):
-        compression = Compression(0.3, discard, "skip")
-        optimizer = algorithm(bounds=BOX, **given(compression=compression, max_batch_size=5))
+        threshold = InformationThreshold(0.3, discard=discard, on_uninformative="skip")
+        options = given(dictionary=threshold, **in_batches(algorithm, size=5))
+        optimizer = algorithm(bounds=BOX, **options)
         for _ in range(20):
             suggestion = optimizer.ask()
             to_do = suggestion[suggestion.informative]
@@ -231,14 +243,15 @@ class TestBothAlgorithms:
         consistent(optimizer)
 
     def test_a_depth_of_one(self, algorithm):
-        optimizer = algorithm(bounds=BOX, **given(max_depth=1, norm_bound=5.0, max_batch_size=5))
+        options = given(max_depth=1, norm_bound=5.0, **in_batches(algorithm, size=5))
+        optimizer = algorithm(bounds=BOX, **options)
         for _ in range(10):
             suggestion = optimizer.ask()
             optimizer.tell(suggestion, sines(suggestion.X))
         assert len(optimizer.tree) == 4
 
     def test_results_without_noise(self, algorithm):
-        optimizer = algorithm(bounds=UNIT, **given(noise=1e-8, max_batch_size=5))
+        optimizer = algorithm(bounds=UNIT, **given(noise=1e-8, **in_batches(algorithm, size=5)))
         for _ in range(20):
             suggestion = optimizer.ask()
             optimizer.tell(suggestion, f(suggestion.X))
@@ -251,13 +264,13 @@ def optimizer_view(optimizer):
         len(optimizer.tree),
         len(optimizer.pending),
         optimizer.num_observations,
-        len(optimizer._state.added),
+        len(optimizer.table.X),
         optimizer.best().mean if optimizer.num_observations else None,
     )
 
 
 def test_stragglers_count_as_picked():
-    options = given(width=2.0, oversampling=math.inf, batch_threshold=60.0)
+    options = given(width=2.0, dictionary=AllPoints(), batch_threshold=60.0)
     optimizer = AdaBBKB(bounds=BOX, **options)
     run = naive.AdaRun(rbf, BOX, NOISE, 1.0, 3, None)
     X = uniform(BOX, 4)
@@ -266,7 +279,6 @@ def test_stragglers_count_as_picked():
     assert len(first) > 3
     optimizer.tell(first[:2], sines(first[:2].X))
     second = optimizer.ask(1)
-    batch = optimizer._cached_batch
     run.observe(torch.cat([X, first[:2].X]), sines(torch.cat([X, first[:2].X])))
     S, late = run.X, list(first[2:].X.split(1))
     tree = optimizer.tree
@@ -276,8 +288,10 @@ def test_stragglers_count_as_picked():
     top = max(tree.leaves.tolist(), key=run.indices(S, 2.0, late).__getitem__)
     torch.testing.assert_close(second.X, run.centre(top), atol=1e-6, rtol=0)
     spent = sum(rule_score(run, x, S) for x in late)
-    newest = optimizer._state.pending[max(optimizer._state.pending)]
-    assert batch._spent == pytest.approx(spent + newest.score, abs=1e-6)
+    pending = state_of(optimizer).in_flight.pending
+    spent += pending[max(pending)].score
+    for threshold, is_complete in ((1 + spent - 1e-6, True), (1 + spent + 1e-6, False)):
+        assert batch_of(optimizer, batch=SumRule(threshold)).complete == is_complete
     optimizer.tell(optimizer.pending, sines(optimizer.pending.X))
     consistent(optimizer)
 
@@ -298,9 +312,16 @@ def test_the_radius_of_the_paper_and_of_a_user():
             optimizer.tell(suggestion, sines(suggestion.X))
     assert len(flat.tree) == 1
     geometric.ask()
-    batch = geometric._cached_batch
-    expected = (2 - 2 * torch.exp(-0.5 * (0.5 * 0.5**geometric.tree.depth / 0.4) ** 2)).sqrt()
-    torch.testing.assert_close(batch._varies, expected.double(), atol=1e-6, rtol=1e-5)
+    batch, tree = batch_of(geometric), geometric.tree
+    varies = (2 - 2 * torch.exp(-0.5 * (0.5 * 0.5**tree.depth / 0.4) ** 2)).sqrt().double()
+    mean, var = (t[batch.rows] for t in batch.table.moments())
+    upper = mean + geometric.width_now * var.sqrt()
+    above = (upper + varies)[tree.parent]
+    above[0] = math.inf
+    expected = torch.minimum(upper, above) + varies
+    alive = batch.index > -math.inf
+    assert len(tree.depth[alive].unique()) > 1
+    torch.testing.assert_close(batch.index[alive], expected[alive], atol=1e-6, rtol=1e-5)
 
 
 def test_lengthscales_decide_which_side_is_cut():

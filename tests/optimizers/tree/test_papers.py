@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from gpytorch.kernels import PeriodicKernel
 
-from botorch_bkb import AdaBBKB, AdaBKB, BatchCompleteError
+from botorch_bkb import AdaBBKB, AdaBKB, AllPoints, BatchCompleteError
 from tests import naive
+from tests.optimizers.inside import batch_of, state_of
 from tests.optimizers.tree.support import (
     BOTH,
     BOX,
@@ -20,6 +22,7 @@ from tests.optimizers.tree.support import (
     consistent,
     f,
     given,
+    in_batches,
     rand,
     sines,
     uniform,
@@ -36,14 +39,20 @@ CASES = [
     (AdaBBKB, BOX, {"width": 2.0, "batch_threshold": 15.0}),
     (AdaBBKB, UNIT, {"width": 1.0, "num_children": 2, "batch_threshold": 4.0}),
     (AdaBBKB, BOX, {"batch_threshold": 5.0, "norm_bound": 2.0}),
-    (AdaBBKB, BOX, {"width": 2.0, "batch_threshold": 8.0, "oversampling": 2.0}),
+    (
+        AdaBBKB,
+        BOX,
+        {"width": 2.0, "batch_threshold": 8.0, "oversampling": 2.0},
+    ),
     (AdaBBKB, BOX, {"width": 0.2, "batch_threshold": 8.0, "norm_bound": 0.1}),
 ]
 
 
 @pytest.mark.parametrize(("algorithm", "bounds", "options"), CASES)
 def test_every_pick_and_every_cell_equals_the_plain_transcription(algorithm, bounds, options):
-    options = {"oversampling": math.inf, "norm_bound": 1.0, "num_children": 3, **options}
+    options = {"norm_bound": 1.0, "num_children": 3, **options}
+    if "oversampling" not in options:
+        options["dictionary"] = AllPoints()
     optimizer = algorithm(bounds=bounds, **given(**options))
     norm, depth = options["norm_bound"], options.get("max_depth")
     run = naive.AdaRun(rbf, bounds, NOISE, norm, options["num_children"], depth)
@@ -53,9 +62,8 @@ def test_every_pick_and_every_cell_equals_the_plain_transcription(algorithm, bou
     run.observe(X, sines(X))
     threshold = options.get("batch_threshold")
     while optimizer.num_observations < 22:
-        state, rows = optimizer._state, optimizer._table().dictionary
-        S = optimizer.tables.points(state, rows)
-        if math.isinf(options["oversampling"]):
+        S = optimizer.dictionary
+        if "oversampling" not in options:
             assert len(S) == len(run.X.mul(1e6).round().unique(dim=0))
         expected = run.next_batch(S, optimizer.width_now, threshold)
         suggestion = optimizer.ask()
@@ -78,7 +86,7 @@ def test_every_pick_and_every_cell_equals_the_plain_transcription(algorithm, bou
 
 @pytest.mark.parametrize("algorithm", BOTH)
 def test_indices_of_all_leaves_equal_the_plain_transcription(algorithm):
-    options = {"width": 2.0, "oversampling": math.inf, "batch_threshold": 30.0}
+    options = {"width": 2.0, "dictionary": AllPoints(), **in_batches(algorithm, 30.0)}
     optimizer = algorithm(bounds=BOX, **given(**options))
     run = naive.AdaRun(rbf, BOX, NOISE, 1.0, 3, None)
     X = uniform(BOX, 12)
@@ -86,12 +94,16 @@ def test_indices_of_all_leaves_equal_the_plain_transcription(algorithm):
     run.observe(X, sines(X))
     run.next_batch(X, 2.0, 30.0 if algorithm is AdaBBKB else None)
     picks = list(optimizer.ask().X.split(1))
-    batch = optimizer._cached_batch
-    for cell in optimizer.tree.leaves.tolist():
-        if batch.index[cell] > -math.inf:
-            batch._refresh(cell)
-            expected = run.indices(X, 2.0, picks)[cell]
-            assert float(batch.index[cell]) == pytest.approx(expected, abs=1e-8)
+    expected = run.indices(X, 2.0, picks)
+    known = batch_of(optimizer).index
+    leaves = [cell for cell in optimizer.tree.leaves.tolist() if known[cell] > -math.inf]
+    assert len(leaves) > 2
+    for cell in leaves:
+        # A leaf that is picked, and cannot be split, was examined just before.
+        batch = batch_of(optimizer, domain=replace(optimizer.domain, max_depth=1))
+        batch.index[torch.arange(len(known)) != cell] = -math.inf
+        assert batch.pick() == batch.rows[cell]
+        assert float(batch.index[cell]) == pytest.approx(expected[cell], abs=1e-8)
 
 
 def test_a_threshold_of_one_is_ada_bkb():
@@ -117,9 +129,9 @@ def test_batches_spend_what_the_rule_allows():
     optimizer.tell(X, sines(X))
     for _ in range(5):
         suggestion = optimizer.ask()
-        scores = [point.score for point in optimizer._state.pending.values()]
-        table = optimizer._table()
-        expected = table.scores()[list(optimizer._state.batch.picks)]
+        pending = state_of(optimizer).in_flight.pending.values()
+        scores = [point.score for point in pending]
+        expected = optimizer.table.scores()[[point.row for point in pending]]
         torch.testing.assert_close(torch.tensor(scores).double(), expected)
         assert 1 + sum(scores) > 6.0 >= 1 + sum(scores[:-1])
         with pytest.raises(BatchCompleteError):
@@ -163,11 +175,15 @@ def test_indices_are_bounds_and_the_gap_bounds_the_regret(algorithm, norm, d):
     failures, runs = 0, 10
     for seed in range(runs):
         problem = Known(d, norm, seed)
-        options = given(norm_bound=norm, oversampling=math.inf, width="theory", delta=0.1)
+        options = given(norm_bound=norm, dictionary=AllPoints(), width="theory", delta=0.1)
         optimizer, failed = algorithm(bounds=problem.bounds, **options), False
         while optimizer.num_observations < 15:
-            suggestion = optimizer.ask()
-            batch, tree = optimizer._cached_batch, optimizer.tree
+            batch, suggestion = batch_of(optimizer), optimizer.ask()
+            while not batch.complete:
+                batch.pick()
+            tree = optimizer.tree
+            assert torch.equal(batch.inputs[batch.picks], suggestion.X)
+            assert torch.equal(batch.cells.lower, tree.lower)
             values, leaves = leaf_values(problem, tree), tree.leaves
             index = batch.index[leaves]
             alive = index > -math.inf
@@ -185,7 +201,7 @@ def test_kernels_of_which_corners_are_not_farthest_are_refused_or_bounded():
     periodic = PeriodicKernel().double()
     periodic.period_length, periodic.lengthscale = 0.5, 1.0
     Z = torch.tensor([[0.25]], dtype=torch.float64)
-    options = {"noise_var": 1e-4, "width": "theory", "oversampling": math.inf, "seed": 0}
+    options = {"noise_var": 1e-4, "width": "theory", "dictionary": AllPoints(), "seed": 0}
     try:
         optimizer = AdaBKB(bounds=UNIT, covar_module=periodic, **options)
         for _ in range(20):
@@ -199,7 +215,7 @@ def test_kernels_of_which_corners_are_not_farthest_are_refused_or_bounded():
 
 def test_the_gap_closes():
     problem = Known(1, 1.0, 3)
-    options = given(norm_bound=1.0, oversampling=math.inf, width="theory", max_depth=20)
+    options = given(norm_bound=1.0, dictionary=AllPoints(), width="theory", max_depth=20)
     optimizer = AdaBKB(bounds=problem.bounds, **options)
     gaps = []
     for _ in range(150):

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_bkb import AdaBBKB, AdaBKB, BatchCompleteError
+from botorch_bkb import AdaBBKB, AdaBKB, AllPoints, BatchCompleteError
 from tests.optimizers.tree.support import (
     BOX,
     UNIT,
@@ -57,7 +55,7 @@ def test_a_run_saved_and_resumed_goes_on_bit_for_bit(algorithm, options, when):
     second.load_state_dict(through_a_file(first.state_dict()))
     assert torch.equal(whole.tree.lower, second.tree.lower)
     assert torch.equal(steps(whole, 4, when), steps(second, 4, when))
-    for ours, theirs in zip(whole._table().moments(), second._table().moments(), strict=True):
+    for ours, theirs in zip(whole.table.moments(), second.table.moments(), strict=True):
         assert torch.equal(ours, theirs)
     for name, value in whole.tree.to_dict().items():
         assert torch.equal(value, getattr(second.tree, name))
@@ -80,7 +78,7 @@ def test_ties_do_not_depend_on_how_a_batch_is_asked_for():
     cube = torch.stack([torch.zeros(3), torch.ones(3)]).double()
     steps = 0.25 * torch.eye(3, dtype=torch.float64)
     told = torch.cat([cube.mean(0) + steps, cube.mean(0) - steps])
-    options = given(1.0, noise=0.1, width=0.5, norm_bound=0.3, oversampling=math.inf)
+    options = given(1.0, noise=0.1, width=0.5, norm_bound=0.3, dictionary=AllPoints())
     options |= {"batch_threshold": 1e4, "max_batch_size": 24}
     whole, parts, saved = (AdaBBKB(bounds=cube, **options) for _ in range(3))
     for optimizer in (whole, parts, saved):
@@ -96,7 +94,7 @@ def test_ties_do_not_depend_on_how_a_batch_is_asked_for():
     assert len(set(cells)) > 3  # it matters when they are split
     for optimizer in (parts, saved):
         assert torch.equal(whole.tree.lower, optimizer.tree.lower)
-        assert torch.equal(whole._table().X, optimizer._table().X)
+        assert torch.equal(whole.table.X, optimizer.table.X)
 
 
 def test_a_pick_that_is_held_is_held_as_often_after_loading():
@@ -117,7 +115,7 @@ def test_a_batch_resumed_leaves_out_the_same_cells():
     def make():
         return AdaBBKB(
             bounds=UNIT,
-            **given(lengthscale=0.1, noise=0.02, oversampling=math.inf, width=1.0),
+            **given(lengthscale=0.1, noise=0.02, dictionary=AllPoints(), width=1.0),
             radius=lambda tree, ids, metric: varies[ids],
             num_children=2, max_depth=2, batch_threshold=1e7, max_batch_size=8,
         )  # fmt: skip

@@ -1,0 +1,226 @@
+r"""The acquisition part of an optimizer: what is maximised to pick the next point."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.analytic import (
+    LogExpectedImprovement,
+    LogProbabilityOfImprovement,
+    PosteriorMean,
+)
+from botorch.exceptions.errors import InputDataError
+from botorch.models.model import Model
+
+from botorch_bkb.acquisition.budgeted_ucb import BudgetedUCB
+from botorch_bkb.validation import check_between
+
+Factory = Callable[[Model], AcquisitionFunction]
+
+
+class AcquisitionContext(ABC):
+    r"""What an acquisition function can be made of: the belief when a point is picked.
+
+    Picks without a result are hallucinated: variances have fallen as if they had been observed.
+
+    Attributes:
+        width: The width of the confidence bounds, in posterior standard deviations.
+    """
+
+    width: float
+
+    @property
+    @abstractmethod
+    def marginals(self) -> Model:
+        r"""A model of single points, in units of the prior standard deviation."""
+
+    @property
+    @abstractmethod
+    def best_reward(self) -> float:
+        r"""The best reward in the belief, in the units of :attr:`marginals`."""
+
+    @property
+    @abstractmethod
+    def best_mean(self) -> float:
+        r"""The highest posterior mean, in the units of :attr:`marginals`."""
+
+    @property
+    @abstractmethod
+    def model(self) -> Any:
+        r"""The model in units of the rewards. Over arms it knows single points only."""
+
+    @abstractmethod
+    def sample_path(self) -> Model:
+        r"""Draw a function from the posterior, as a deterministic model (over a box)."""
+
+
+class Acquisition(ABC):
+    r"""An acquisition rule: it makes the function that is maximised to pick the next point.
+
+    Example:
+        A custom rule, which picks where the bound of half the usual width is highest:
+
+        >>> import torch
+        >>> from botorch_bkb.acquisition import Acquisition, BudgetedUCB
+        >>> from botorch_bkb.domains import Arms
+        >>> from botorch_bkb.optimizers import Optimizer
+        >>> class Cautious(Acquisition):
+        ...     def function(self, context):
+        ...         return BudgetedUCB(context.marginals, context.width / 2)
+        >>> arms = Arms(torch.eye(5, dtype=torch.float64))
+        >>> optimizer = Optimizer(arms, acquisition=Cautious(), seed=0)
+        >>> optimizer.tell([1, 3], [0.0, 1.0])
+        >>> int(optimizer.ask().indices)
+        3
+    """
+
+    @abstractmethod
+    def function(self, context: AcquisitionContext) -> AcquisitionFunction:
+        r"""Return the acquisition function for the next pick.
+
+        Args:
+            context: The belief.
+        """
+
+    def check_arms(self) -> None:
+        r"""Raise where the rule cannot rank arms, of which only means and variances are known."""
+        return
+
+
+@dataclass(frozen=True)
+class UCB(Acquisition):
+    r"""Upper confidence bounds, ``mean + width sd``.
+
+    Reference:
+        Srinivas et al., ICML 2010. (GP-UCB.)
+    """
+
+    def function(self, context: AcquisitionContext) -> AcquisitionFunction:
+        r"""Return the bound of the context's width."""
+        return BudgetedUCB(context.marginals, context.width)
+
+
+@dataclass(frozen=True)
+class EI(Acquisition):
+    r"""Expected improvement over the best reward in the belief (BoTorch's logarithm of it)."""
+
+    def function(self, context: AcquisitionContext) -> AcquisitionFunction:
+        r"""Return BoTorch's ``LogExpectedImprovement``."""
+        return LogExpectedImprovement(context.marginals, best_f=context.best_reward)
+
+
+@dataclass(frozen=True)
+class MPI(Acquisition):
+    r"""Expected improvement over the highest posterior mean.
+
+    The compressed GP paper calls it most probable improvement.
+    """
+
+    def function(self, context: AcquisitionContext) -> AcquisitionFunction:
+        r"""Return BoTorch's ``LogExpectedImprovement``."""
+        return LogExpectedImprovement(context.marginals, best_f=context.best_mean)
+
+
+@dataclass(frozen=True)
+class PI(Acquisition):
+    r"""Probability of improving on the best reward in the belief."""
+
+    def function(self, context: AcquisitionContext) -> AcquisitionFunction:
+        r"""Return BoTorch's ``LogProbabilityOfImprovement``."""
+        return LogProbabilityOfImprovement(context.marginals, best_f=context.best_reward)
+
+
+@dataclass(frozen=True)
+class Thompson(Acquisition):
+    r"""Thompson sampling: the maximiser of a draw from the posterior."""
+
+    def function(self, context: AcquisitionContext) -> AcquisitionFunction:
+        r"""Return a draw from the posterior."""
+        return PosteriorMean(context.sample_path())
+
+
+@dataclass(frozen=True)
+class Greedy(Acquisition):
+    r"""The point of highest posterior mean or, with some probability, a random point.
+
+    Args:
+        probability: The probability of a random point.
+    """
+
+    probability: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_between("probability", self.probability, 0, 1, ends=True)
+
+    def function(self, context: AcquisitionContext) -> AcquisitionFunction:
+        r"""Return the posterior mean."""
+        return PosteriorMean(context.marginals)
+
+
+@dataclass(frozen=True)
+class FromBoTorch(Acquisition):
+    r"""A BoTorch acquisition function of the model in units of the rewards.
+
+    Args:
+        make: A function that makes an acquisition function of a model (an analytic one, over arms),
+            or, over a box, a class for which BoTorch has an input constructor.
+    """
+
+    make: Factory | type[AcquisitionFunction]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.make, type):
+            from botorch_bkb.acquisition.constructors import check_constructor
+
+            check_constructor(self.make)
+
+    def function(self, context: AcquisitionContext) -> AcquisitionFunction:
+        r"""Return what the function or the input constructor makes of the model."""
+        if not isinstance(self.make, type):
+            return self.make(context.model)
+        from botorch_bkb.acquisition.constructors import construct
+
+        return construct(self.make, context.model)
+
+    def check_arms(self) -> None:
+        r"""Raise for classes, whose constructors need more than means and variances."""
+        if isinstance(self.make, type):
+            name = self.make.__name__
+            raise InputDataError(
+                f"Over arms pass a function that makes an analytic {name} of a model, such as "
+                f"lambda model: {name}(model, ...), got the class itself."
+            )
+
+
+#: Acquisition rules by their short names.
+NAMED: dict[str, Acquisition] = {
+    "ucb": UCB(),
+    "ei": EI(),
+    "mpi": MPI(),
+    "pi": PI(),
+    "thompson": Thompson(),
+    "greedy": Greedy(),
+}
+
+
+def as_acquisition(acquisition: Any) -> Acquisition:
+    r"""Return the acquisition rule that a user meant.
+
+    Args:
+        acquisition: A rule, a name, a function of a model, or a class of BoTorch's.
+    """
+    if isinstance(acquisition, Acquisition):
+        return acquisition
+    if isinstance(acquisition, str) and acquisition in NAMED:
+        return NAMED[acquisition]
+    if isinstance(acquisition, str) or not callable(acquisition):
+        raise InputDataError(
+            f"acquisition must be one of {', '.join(NAMED)}, an Acquisition, a function that makes "
+            "a BoTorch acquisition function of a model or, over a box, a class of BoTorch's (not "
+            f"its name), got {acquisition!r}."
+        )
+    return FromBoTorch(acquisition)

@@ -1,0 +1,242 @@
+r"""Batches over a box: an initial design, then maximisers of an acquisition function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+from botorch.acquisition.analytic import PosteriorMean
+from botorch.models.model import Model
+from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
+from botorch.utils.sampling import manual_seed
+from torch import Tensor
+
+from botorch_bkb.acquisition import AcquisitionContext, Greedy
+from botorch_bkb.acquisition.budgeted_ucb import BudgetedUCB
+from botorch_bkb.acquisition.moments import Marginals
+from botorch_bkb.batches.batch import Batch
+from botorch_bkb.batches.context import BatchContext
+from botorch_bkb.domains import Box
+from botorch_bkb.models import DTCGP
+
+
+class BatchOverBox(Batch):
+    r"""Base class of batches over a box: picks become rows of the table when they are taken.
+
+    Args:
+        context: What the batch is picked from.
+
+    Attributes:
+        inputs: Inputs of all rows of the table, and of a pick that may become one, as the user
+            knows them.
+    """
+
+    def __init__(self, context: BatchContext) -> None:
+        self.context = context
+        self.inputs = torch.cat([context.models.arms, context.state.observations.added])
+        super().__init__(context.table, context.rule, num_arms=0, **context.options)
+
+    def follow(self, picks: Sequence[int]) -> None:
+        r"""Repeat the picks of an interrupted run; choosing again would give the same."""
+        for row in picks:
+            if self._held >= 1:
+                self.pick()
+            else:
+                self._take(row)
+
+    def inputs_of(self, rows: Tensor, arms: Tensor) -> Tensor:
+        r"""Return the inputs of some picks, which need not be rows of the table."""
+        return self.inputs[rows]
+
+    def _row_of(self, X: Tensor) -> int:
+        r"""Return the row that a ``1 x d`` input has, or would have."""
+        equal = torch.nonzero((self.inputs == X).all(-1))
+        if len(equal):
+            return int(equal[0])
+        self.inputs = torch.cat([self.inputs, X])
+        return len(self.inputs) - 1
+
+    def _hallucinate(self, row: int) -> None:
+        if row == len(self.table.X):
+            self._add(self.inputs[row : row + 1])
+
+    def _add(self, X: Tensor) -> None:
+        r"""Add ``h x d`` inputs at the end of the table."""
+        self.table.extend(self.context.state.model.inputs(X))
+        self.added.append(X)
+
+
+class DesignBatch(BatchOverBox):
+    r"""The points of the initial design.
+
+    Args:
+        domain: The box.
+        context: What the batch is picked from.
+        size: The number of points.
+        is_initial: Whether they belong to the initial design. Otherwise more of its points are
+            asked, since nothing is believed yet.
+    """
+
+    def __init__(
+        self, domain: Box, context: BatchContext, size: int, is_initial: bool = True
+    ) -> None:
+        super().__init__(context)
+        self._is_initial = is_initial
+        seed = context.state.in_flight.design_seed
+        self._points = domain.design(context.record.designed, size, seed)
+
+    @property
+    def is_design(self) -> bool:
+        r"""Whether the picks are those of an initial design."""
+        return True
+
+    @property
+    def complete(self) -> bool:
+        r"""Whether all points of the design were asked."""
+        return self._ended or len(self.picks) >= len(self._points)
+
+    def _choose(self) -> int:
+        return self._row_of(self._points[len(self.picks)].unsqueeze(0))
+
+    def _score_at_start(self, row: int) -> float:
+        self._hallucinate(row)
+        rows = torch.tensor([row], device=self.inputs.device)
+        return float(self.table.moments_at(rows)[1]) / self.table.noise_var
+
+    def _score_now(self, row: int) -> float:
+        if self._is_initial:
+            return float("inf")  # a design is evaluated, whatever it teaches
+        return self._score_at_start(row)
+
+
+class BoxBatch(BatchOverBox):
+    r"""Maximises the acquisition function of a model that hallucinates earlier picks.
+
+    Conditioned on its own mean at the picks, the model keeps its means, and its variances fall.
+
+    Args:
+        domain: The box.
+        context: What the batch is picked from.
+    """
+
+    def __init__(self, domain: Box, context: BatchContext) -> None:
+        self.domain = domain
+        self.base = self._model = context.models.for_search(
+            context.state, domain.cube, context.table
+        )
+        super().__init__(context)
+        # Conditioned on when the model is needed, in the same portions after an interruption.
+        outstanding = [*self.stragglers, *self.given_up]
+        self._waiting = [outstanding] if outstanding else []
+
+    @property
+    def model(self) -> DTCGP:
+        r"""The model over the unit cube, in the units of the hyperparameters."""
+        for rows in self._waiting:
+            noise_var = self.context.state.hyper.noise_var
+            self._model = hallucinated(self._model, self._unit(rows), noise_var)
+        self._waiting = []
+        return self._model
+
+    def reward_model(self) -> DTCGP:
+        r"""Return the model over the unit cube, in units of the rewards."""
+        state = self.context.state
+        model = self.context.models.in_rewards(state, self.domain.cube)
+        rows = [*self.stragglers, *self.given_up, *self.picks]
+        if not rows:
+            return model
+        noise_var = state.hyper.units.variance_to_rewards(state.hyper.noise_var)
+        return hallucinated(model, self._unit(rows), noise_var)
+
+    def _choose(self) -> int:
+        seed, acquisition = self.context.record.seed + len(self.picks), self.context.acquisition
+        if isinstance(acquisition, Greedy) and _coin(seed) < acquisition.probability:
+            return self._row_of(self.domain.design(0, 1, seed % 2**31))
+        function = acquisition.function(BoxContext(self, seed))
+        X = self.domain.maximise(function, self.starts(), seed)
+        return self._row_of(self.domain.from_unit(X))
+
+    def starts(self) -> Tensor:
+        r"""Return where to begin: at the best observed point, and at the previous maximiser."""
+        rows = self.context.state.history.rows
+        best = rows[self.table.mean()[rows].argmax()]
+        return self._unit(sorted({int(best), len(self.inputs) - 1}))
+
+    def _unit(self, rows: list[int]) -> Tensor:
+        X = self.inputs[torch.tensor(rows, device=self.inputs.device)]
+        return self.domain.cube.to_unit(X)
+
+    def highest_bound(self) -> float:
+        r"""Return the highest upper confidence bound found, in the model's units."""
+        record, deviation = self.context.record, self.context.prior_deviation
+        bound = BudgetedUCB(Marginals(self.model, deviation), record.width)
+        X = self.domain.maximise(bound, self.starts(), record.seed)
+        return float(bound(X)) * deviation
+
+    def _score_at_start(self, row: int) -> float:
+        return self._score(self.base, row)
+
+    def _score_now(self, row: int) -> float:
+        return self._score(self.model, row)
+
+    def _score(self, model: DTCGP, row: int) -> float:
+        return float(model.marginals(self._unit([row]))[1]) / self.table.noise_var
+
+    def _hallucinate(self, row: int) -> None:
+        super()._hallucinate(row)
+        self._waiting.append([row])
+
+
+class BoxContext(AcquisitionContext):
+    r"""The belief over the unit cube, for one pick.
+
+    Args:
+        batch: The batch.
+        seed: Seed of the pick.
+    """
+
+    def __init__(self, batch: BoxBatch, seed: int) -> None:
+        self.batch, self.seed, self.width = batch, seed, batch.context.record.width
+
+    @cached_property
+    def marginals(self) -> Model:
+        r"""The model of single points, in units of the prior standard deviation."""
+        return Marginals(self.batch.model, self.batch.context.prior_deviation)
+
+    @property
+    def best_reward(self) -> float:
+        r"""The best reward in the belief, in units of the prior standard deviation."""
+        context = self.batch.context
+        best = context.best_reward / context.prior_deviation
+        assert math.isfinite(best)  # before the first result there is a design
+        return best
+
+    @property
+    def best_mean(self) -> float:
+        r"""The highest posterior mean found, in units of the prior standard deviation."""
+        mean = PosteriorMean(self.marginals)
+        X = self.batch.domain.maximise(mean, self.batch.starts(), self.seed)
+        return float(mean(X))
+
+    @property
+    def model(self) -> DTCGP:
+        r"""The model in units of the rewards."""
+        return self.batch.reward_model()
+
+    def sample_path(self) -> Model:
+        r"""Draw a function from the posterior at the start of the batch."""
+        with manual_seed(self.seed):
+            return get_matheron_path_model(self.batch.base)
+
+
+def hallucinated(model: DTCGP, X: Tensor, noise_var: float) -> DTCGP:
+    r"""Condition a model on its own means at ``q x d`` points: variances fall, means stay."""
+    mean = model.marginals(X)[0].unsqueeze(-1).to(X)
+    return model.condition_on_observations(X, mean, noise=torch.full_like(mean, noise_var))
+
+
+def _coin(seed: int) -> float:
+    generator = torch.Generator().manual_seed(seed)
+    return float(torch.rand((), generator=generator, device=generator.device))

@@ -1,0 +1,155 @@
+r"""``Confidence``: how wide an optimizer's bounds are, and what they assume."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from botorch.exceptions.errors import InputDataError
+
+from botorch_bkb.confidence import widths
+from botorch_bkb.confidence.widths import Fixed, Progress, Width
+from botorch_bkb.validation import check_between
+
+#: Failure probability, unless the user says otherwise.
+DELTA = 0.1
+#: Names that ``width`` may have.
+NAMES = ("heuristic", "information", "theory")
+
+
+@dataclass(frozen=True)
+class Confidence:
+    r"""The width of an optimizer's confidence bounds.
+
+    Args:
+        width: ``"heuristic"`` (two posterior standard deviations; one and a half over a box that
+            is searched by BoTorch's optimizers), ``"information"`` (the theorems' shape without
+            their constants), ``"theory"`` (the theorem for the dictionary and batch rule), a number
+            of posterior standard deviations, or a function of
+            :class:`~botorch_bkb.confidence.Progress`. None means information where kernel, noise
+            and ``norm_bound`` are given, and heuristic otherwise.
+        delta: Failure probability of the bounds.
+        norm_bound: Bound ``F`` on the norm of the function. ``"double"`` starts at 1 and doubles
+            whenever an observation falls outside its interval by more than noise explains. None
+            means 1.
+        noise_bound: ``xi``, a bound on the noise standard deviation in units of the rewards;
+            ``sqrt(noise_var)`` by default.
+
+    Example:
+        A custom width grows with the number of observations:
+
+        >>> import math
+        >>> import torch
+        >>> from botorch_bkb.confidence import Confidence
+        >>> from botorch_bkb.domains import Arms
+        >>> from botorch_bkb.optimizers import Optimizer
+        >>> def growing(progress):
+        ...     return math.sqrt(2 * math.log(2 + progress.num_observations))
+        >>> arms = Arms(torch.eye(5, dtype=torch.float64))
+        >>> optimizer = Optimizer(arms, confidence=Confidence(growing), seed=0)
+        >>> optimizer.tell([0, 1], [0.0, 1.0])
+        >>> optimizer.width_now == math.sqrt(2 * math.log(4))
+        True
+    """
+
+    width: str | float | Width | None = None
+    delta: float = DELTA
+    norm_bound: float | str | None = None
+    noise_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        check_between("delta", self.delta, 0, 1)
+        check_between("noise_bound", self.noise_bound, 0, math.inf)
+        norm, width = self.norm_bound, self.width
+        is_norm = isinstance(norm, (int, float)) and 0 <= norm < math.inf
+        if not (norm is None or norm == "double" or is_norm):
+            raise InputDataError(
+                'norm_bound must be a finite number that is not negative, or "double", got '
+                f"{norm!r}."
+            )
+        is_width = isinstance(width, (int, float)) and 0 <= width < math.inf
+        if not (width is None or width in NAMES or callable(width) or is_width):
+            raise InputDataError(
+                'width must be "heuristic", "information", "theory", a number of posterior '
+                "standard deviations that is not negative, or a function of the progress, got "
+                f"{width!r}."
+            )
+
+    @property
+    def initial_norm(self) -> float:
+        r"""``F`` before it is doubled."""
+        return 1.0 if self.norm_bound in (None, "double") else float(self.norm_bound)
+
+    @property
+    def doubles_norm(self) -> bool:
+        r"""Whether ``F`` is doubled when an observation asks for it."""
+        return self.norm_bound == "double"
+
+    def rule(self, *, is_given: bool, heuristic: float, theorem: Width | None) -> Width:
+        r"""Return the width as a function of the progress.
+
+        Args:
+            is_given: Whether kernel and noise are given.
+            heuristic: The heuristic width, in posterior standard deviations.
+            theorem: The theorem's width; None where no theorem covers the other parts.
+        """
+        width = self.width
+        if width is None:
+            width = "information" if is_given and self.norm_bound is not None else "heuristic"
+        if width == "information":
+            return widths.information
+        if width == "theory":
+            if theorem is None:
+                raise InputDataError(
+                    'width="theory" was asked for, but no theorem covers this dictionary: use '
+                    "RidgeLeverageSampling, AllPoints or InformationThreshold, or another width."
+                )
+            return theorem
+        if callable(width):
+            return width
+        return Fixed(heuristic if isinstance(width, str) else float(width))
+
+    def check_effects(self, rule: Width, *, uses_norm: bool, uses_delta: bool) -> None:
+        r"""Raise where an argument has no effect on a constant width.
+
+        Args:
+            rule: The width as a function of the progress.
+            uses_norm: Whether another part uses ``norm_bound``.
+            uses_delta: Whether another part uses ``delta``.
+        """
+        if not isinstance(rule, Fixed):
+            return
+        if self.doubles_norm:
+            raise InputDataError(
+                'norm_bound="double" needs a width that depends on the norm, got a constant one: '
+                'use width="information" or width="theory".'
+            )
+        given = {
+            "delta": self.delta != DELTA and not uses_delta,
+            "norm_bound": self.norm_bound is not None and not uses_norm,
+            "noise_bound": self.noise_bound is not None,
+        }
+        for name, is_idle in given.items():
+            if is_idle:
+                raise InputDataError(
+                    f"{name} has no effect on a constant width of {rule.width:g} standard "
+                    f'deviations, got {name}={getattr(self, name)!r}: pass width="information" or '
+                    f'width="theory", or leave {name} out.'
+                )
+
+    def noise_in_model(self, noise_var: float, scale: float) -> float:
+        r"""Return ``xi`` in the model's units.
+
+        Args:
+            noise_var: ``lambda``, in the model's units.
+            scale: Reward units in one unit of the model.
+        """
+        return math.sqrt(noise_var) if self.noise_bound is None else self.noise_bound / scale
+
+
+def checked_width(rule: Width, progress: Progress) -> float:
+    r"""Return the width of a rule; raise where it is negative or not finite."""
+    width = float(rule(progress))
+    if not 0 <= width < math.inf:
+        raise InputDataError(f"A width must be finite and not negative, got {width}.")
+    return width

@@ -1,0 +1,85 @@
+r"""``Arms``: a finite set of candidates, searched exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+
+from torch import Tensor
+
+from botorch_bkb.domains.domain import Domain
+from botorch_bkb.domains.reading import Points, check_arms, read_points
+from botorch_bkb.domains.suggestion import Suggestion
+from botorch_bkb.rows import RowIndex
+
+
+@dataclass(frozen=True, eq=False)
+class Arms(Domain):
+    r"""A finite set of candidates, one row of a tensor each.
+
+    Args:
+        arms: An ``A x d`` tensor. Its dtype and device are used throughout.
+        keep_coordinates: Whether the ``A x m`` coordinates of all arms are kept. Without them the
+            memory is ``O(A)``, and a change of the dictionary costs ``O(A m^2)``.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb.domains import Arms
+        >>> from botorch_bkb.optimizers import Optimizer
+        >>> optimizer = Optimizer(Arms(torch.eye(9, dtype=torch.float64)), seed=0)
+        >>> len(optimizer.ask())
+        1
+    """
+
+    arms: Tensor
+    _: KW_ONLY
+    keep_coordinates: bool = True
+
+    def __post_init__(self) -> None:
+        check_arms(self.arms)
+        # A copy: later changes of the user's tensor must not change the domain.
+        object.__setattr__(self, "arms", self.arms.detach().clone())
+
+    @property
+    def extent(self) -> Tensor:
+        r"""The arms, whose ranges are those of the domain."""
+        return self.arms
+
+    @cached_property
+    def index(self) -> RowIndex:
+        r"""The arms, and what finds rows among them."""
+        return RowIndex(self.arms)
+
+    @property
+    def default_width(self) -> float:
+        r"""The heuristic width of bounds: two standard deviations."""
+        return 2.0
+
+    @property
+    def default_oversampling(self) -> float:
+        r"""Eight: an arm that was pulled often and is left out looks as if it never had been."""
+        return 8.0
+
+    @property
+    def checksum(self) -> int:
+        r"""A checksum of the arms."""
+        return self.index.checksum
+
+    def read(
+        self, points: Suggestion | Tensor | Sequence, added: Tensor, pending: Mapping[int, int]
+    ) -> Points:
+        r"""Read a suggestion, rows of the arms, or inputs, which need not be arms."""
+        return read_points(points, self.index, added, pending)
+
+    def first_equal(self, rows: Tensor) -> Tensor:
+        r"""Return the first of equal arms."""
+        return self.index.first[rows]
+
+    def indices(self, rows: Tensor) -> Tensor | None:
+        r"""Return the rows themselves."""
+        return rows
+
+    def candidates(self, observed: Tensor) -> Tensor | slice:
+        r"""Return all arms: the best is recommended among them."""
+        return slice(len(self.arms))

@@ -1,0 +1,95 @@
+r"""``History``: everything observed that the posterior needs, one entry per distinct input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from botorch_bkb.units import RewardUnits
+
+
+@dataclass(frozen=True)
+class History:
+    r"""Counts, means and spreads of the rewards of each distinct row, in units of the rewards.
+
+    Sums of squares are kept as deviations from means (Chan, Golub and LeVeque's update), so that
+    rewards of 1e12 with a spread of one lose nothing.
+
+    Attributes:
+        rows: ``n`` sorted row numbers.
+        counts: ``n`` numbers of pulls.
+        weights: ``n`` sums of ``lambda / v`` over pulls with noise variance ``v``; the counts,
+            where every pull has the noise variance of the model.
+        means: ``n`` weighted means of the rewards.
+        deviations: ``n`` weighted sums of squared deviations from the means.
+    """
+
+    rows: Tensor
+    counts: Tensor
+    weights: Tensor
+    means: Tensor
+    deviations: Tensor
+
+    @classmethod
+    def empty(cls, device: torch.device) -> History:
+        r"""Return a history in which nothing was observed yet."""
+        rows = torch.empty(0, dtype=torch.long, device=device)
+        return cls(rows, *torch.empty(4, 0, dtype=torch.float64, device=device))
+
+    @cached_property
+    def num_observations(self) -> int:
+        r"""The number of pulls so far."""
+        return int(self.counts.sum())
+
+    def with_pulls(self, rows: Tensor, rewards: Tensor, weights: Tensor) -> History:
+        r"""Return the history with ``b`` more pulls; rows may repeat."""
+        distinct, group = rows.unique(return_inverse=True)
+
+        def total(values: Tensor) -> Tensor:
+            return values.new_zeros(len(distinct)).index_add(0, group, values)
+
+        weight = total(weights)
+        means = total(weights * rewards) / weight
+        deviations = total(weights * (rewards - means[group]).square())
+        new = History(distinct, total(torch.ones_like(weights)), weight, means, deviations)
+        return self._merged(new)
+
+    def _merged(self, new: History) -> History:
+        rows = torch.cat([self.rows, new.rows]).unique()
+        old, new = self._at(rows), new._at(rows)
+        weights = old.weights + new.weights
+        share = new.weights / weights
+        gap = new.means - old.means
+        deviations = old.deviations + new.deviations + old.weights * share * gap.square()
+        return History(rows, old.counts + new.counts, weights, old.means + share * gap, deviations)
+
+    def _at(self, rows: Tensor) -> History:
+        r"""Return the same history on more rows, with zeros where nothing was observed."""
+        place = torch.searchsorted(rows, self.rows)
+        values = torch.stack([self.counts, self.weights, self.means, self.deviations])
+        wide = values.new_zeros(4, len(rows))
+        wide[:, place] = values
+        return History(rows, *wide)
+
+    def renumbered(self, rows: Tensor) -> History:
+        r"""Return the same history with new row numbers, given in the order of ``self.rows``."""
+        rows, order = rows.sort()
+        rest = (self.counts, self.weights, self.means, self.deviations)
+        return History(rows, *(t[order] for t in rest))
+
+    def standardisation(self) -> RewardUnits:
+        r"""Return the units in which rewards have mean zero and variance one.
+
+        The scale is one where rewards are constant.
+        """
+        total = self.weights.sum()
+        if self.num_observations < 2:
+            return RewardUnits(float(self.means[0]) if len(self.rows) else 0.0)
+        mean = (self.weights * self.means).sum() / total
+        between = (self.weights * (self.means - mean).square()).sum()
+        scale = ((self.deviations.sum() + between) / total).sqrt()
+        negligible = 1e-14 * abs(float(mean))  # what rounding leaves of constant rewards
+        return RewardUnits(float(mean), float(scale) if float(scale) > negligible else 1.0)

@@ -1,0 +1,214 @@
+r"""``Surrogate``: which kernel and noise an optimizer believes in, and when they are fitted."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.models.utils.gpytorch_modules import (
+    get_covar_module_with_dim_scaled_prior,
+    get_gaussian_likelihood_with_lognormal_prior,
+)
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from botorch_bkb.models.fitting import fit_hyperparameters
+from botorch_bkb.models.history import History
+from botorch_bkb.models.hyperparameters import Hyperparameters
+from botorch_bkb.units import UnitCube
+from botorch_bkb.validation import check_kernel, level_of_user
+
+#: The largest ratio of the ranges of two inputs that one length-scale can serve.
+MOST_RANGE = 1e3
+#: Observations at the next fit over those at this one: all fits together cost five of the last.
+#: Twice as many is cheaper and keeps the length-scale of an unlucky start for too long.
+REFIT_GROWTH = 1.25
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    r"""The model of an optimizer: kernel, noise, and when they are fitted.
+
+    Where kernel and noise are both given, rewards and inputs are taken as they are. Otherwise
+    rewards are standardised. BoTorch's default kernel sees inputs scaled to the unit cube.
+
+    Args:
+        covar_module: A gpytorch kernel, or None for BoTorch's default, fitted.
+        noise_var: Noise variance of a reward (``lambda``), or None to have it fitted.
+        refit: Whether hyperparameters are fitted. By default those that are not given are fitted.
+            True fits given ones too, starting from their values.
+
+    Example:
+        A custom schedule, with a fit after every ten results:
+
+        >>> import torch
+        >>> from botorch_bkb.models import Surrogate
+        >>> from botorch_bkb.domains import Arms
+        >>> from botorch_bkb.optimizers import Optimizer
+        >>> class EveryTen(Surrogate):
+        ...     def next_fit(self, num_observations):
+        ...         return num_observations + 10
+        >>> arms = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
+        >>> optimizer = Optimizer(Arms(arms), model=EveryTen(), seed=0)
+        >>> for _ in range(12):
+        ...     suggestion = optimizer.ask()
+        ...     optimizer.tell(suggestion, -((suggestion.X - 0.3) ** 2))
+        >>> optimizer.num_observations
+        12
+    """
+
+    covar_module: Kernel | None = None
+    noise_var: float | None = None
+    refit: bool | None = None
+
+    def __post_init__(self) -> None:
+        noise = self.noise_var
+        if noise is not None and not 0 < noise < math.inf:
+            raise InputDataError(
+                f"noise_var must be positive and finite, got {noise}: use a small value such "
+                "as 1e-6 times the variance of the rewards where there is no noise."
+            )
+        check_kernel(self.covar_module)
+        # A copy: later changes of the user's kernel must not change the belief.
+        object.__setattr__(self, "covar_module", deepcopy(self.covar_module))
+
+    @property
+    def is_given(self) -> bool:
+        r"""Whether kernel and noise are both given."""
+        return self.covar_module is not None and self.noise_var is not None
+
+    @property
+    def fits(self) -> bool:
+        r"""Whether any hyperparameter is fitted."""
+        return (not self.is_given) if self.refit is None else self.refit
+
+    @property
+    def standardises(self) -> bool:
+        r"""Whether rewards are standardised: where anything about them is unknown."""
+        return not self.is_given or bool(self.refit)
+
+    @property
+    def fits_kernel(self) -> bool:
+        r"""Whether the kernel is fitted."""
+        return self.fits and (self.covar_module is None or bool(self.refit))
+
+    @property
+    def fits_noise(self) -> bool:
+        r"""Whether the noise variance is fitted."""
+        return self.fits and (self.noise_var is None or bool(self.refit))
+
+    @property
+    def noise_is_fixed(self) -> bool:
+        r"""Whether the noise variance is given and never changes."""
+        return self.noise_var is not None and not self.refit
+
+    def input_scale(self, extent: Tensor) -> UnitCube | None:
+        r"""Return how inputs are scaled for the kernel; None where it takes them as they are.
+
+        Args:
+            extent: Inputs whose ranges are those of the domain.
+        """
+        if self.covar_module is None:
+            return UnitCube.around(extent)
+        warn_of_scales(extent, self.covar_module)
+        return None
+
+    def initial(self, like: Tensor) -> Hyperparameters:
+        r"""Return the hyperparameters before the first fit.
+
+        Args:
+            like: ``r x d`` inputs, whose dtype and device the kernel gets.
+        """
+        kernel = self.covar_module
+        if kernel is None:
+            kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=like.shape[-1])
+        noise = self.noise_var
+        if noise is None:
+            noise = get_gaussian_likelihood_with_lognormal_prior().noise.item()
+        kernel = deepcopy(kernel).to(like).eval().requires_grad_(False)
+        return Hyperparameters(kernel, noise)
+
+    def first_fit(self, dim: int) -> int:
+        r"""Return the number of observations before the first fit.
+
+        Args:
+            dim: The number of input dimensions.
+        """
+        return 2 * (dim + 1)
+
+    def next_fit(self, num_observations: int) -> int:
+        r"""Return the number of observations at the fit that follows one to so many."""
+        return math.ceil(REFIT_GROWTH * num_observations)
+
+    def restandardised(
+        self, hyper: Hyperparameters, history: History, noise_known: float | None
+    ) -> Hyperparameters:
+        r"""Return hyperparameters with the units of the rewards so far; the kernel stays.
+
+        Args:
+            hyper: The hyperparameters.
+            history: What was observed.
+            noise_known: Noise variance in units of the rewards, where it is not fitted.
+        """
+        if not self.standardises:
+            return hyper
+        units = history.standardisation()
+        known = self.noise_var if noise_known is None else noise_known
+        noise = hyper.noise_var if known is None else units.variance_to_model(known)
+        return replace(hyper, noise_var=noise, units=units)
+
+    def fit(
+        self,
+        X: Tensor,
+        history: History,
+        dictionary: Tensor,
+        noise_known: float | None,
+        seed: int,
+    ) -> Hyperparameters | None:
+        r"""Maximise the sparse marginal likelihood of all pulls, at the cost of distinct inputs.
+
+        Args:
+            X: ``n x d`` distinct inputs, as the model sees them.
+            history: Their rewards.
+            dictionary: Positions of the dictionary among them.
+            noise_known: Noise variance in units of the rewards, or None to have it fitted.
+            seed: Seed for the restarts of a failed fit.
+
+        Returns:
+            The new hyperparameters, or None with a warning where fitting failed.
+        """
+        start = self.restandardised(self.initial(X), history, noise_known)
+        return fit_hyperparameters(
+            X,
+            history,
+            dictionary,
+            start,
+            fit_kernel=self.fits_kernel,
+            fit_noise=self.fits_noise and noise_known is None,
+            seed=seed,
+        )
+
+
+def warn_of_scales(extent: Tensor, kernel: Kernel) -> None:
+    r"""Warn where a given kernel has one length-scale for inputs of very different ranges."""
+    sides = extent.amax(0) - extent.amin(0)
+    low, high = sides[sides > 0].aminmax() if (sides > 0).any() else (sides[:1], sides[:1])
+    shared = any(
+        isinstance(part, Kernel)
+        and part.has_lengthscale
+        and part.ard_num_dims is None
+        and part.active_dims is None
+        for part in kernel.modules()
+    )
+    if shared and float(high) > MOST_RANGE * float(low):
+        warnings.warn(
+            "covar_module is given, so that inputs are taken as they are, and it has one "
+            f"length-scale for inputs whose ranges go from {float(low):.3g} to {float(high):.3g}: "
+            "scale them, or give each its own length-scale (ard_num_dims).",
+            InputDataWarning,
+            stacklevel=level_of_user(),
+        )

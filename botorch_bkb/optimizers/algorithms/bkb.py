@@ -1,0 +1,122 @@
+r"""``BKB``: a sampled dictionary, one point at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from botorch_bkb.acquisition import Acquisition
+from botorch_bkb.acquisition.acquisitions import Factory
+from botorch_bkb.batches import BatchRule
+from botorch_bkb.batches.rules import as_batch_rule
+from botorch_bkb.confidence import Confidence, Width
+from botorch_bkb.dictionaries import DictionaryRule
+from botorch_bkb.models import Surrogate
+from botorch_bkb.optimizers.algorithms.flat import as_dictionary, as_domain
+from botorch_bkb.optimizers.optimizer import Optimizer
+
+
+class BKB(Optimizer):
+    r"""BKB: one point at a time, with a dictionary sampled by posterior variance after each result.
+
+    A step costs ``O(A m)`` per change of the dictionary, whatever the number of observations. The
+    size ``m`` of the dictionary is of the order of the effective dimension. Rewards are maximised.
+
+    Args:
+        arms: An ``A x d`` tensor of candidates. Its dtype and device are used throughout.
+        bounds: A ``2 x d`` tensor, the corners of a box, in place of ``arms``.
+        covar_module: A gpytorch kernel, or None for BoTorch's default, fitted.
+        noise_var: Noise variance of a reward, or None to have it fitted.
+        refit: Whether hyperparameters are fitted. By default those that are not given are.
+        dictionary: A dictionary rule, in place of the four arguments below.
+        oversampling: ``q̄``: a pull enters the dictionary with probability ``min(1, q̄ tau)``; by
+            default 8 over arms and 2 over a box. ``"theory"`` takes the theorem's value.
+        coupled: Whether each pull keeps its coin from one draw of the dictionary to the next.
+        horizon: Expected number of observations; doubled whenever a run outlasts it.
+        max_dictionary: The largest dictionary. The highest scores are kept, with a warning.
+        width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, a number of
+            posterior standard deviations, or a function
+            (:class:`~botorch_bkb.confidence.Confidence`).
+        norm_bound: Bound ``F`` on the norm of the function, or ``"double"`` to learn it.
+        noise_bound: Bound on the noise standard deviation; ``sqrt(noise_var)`` by default.
+        delta: Failure probability of the bounds.
+        batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"``, or a
+            :class:`~botorch_bkb.batches.BatchRule`.
+        acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``, a
+            function that makes a BoTorch acquisition function of a model, over a box also a class
+            of BoTorch's, or an :class:`~botorch_bkb.acquisition.Acquisition`.
+        num_initial: Points of the initial design over a box; ``2 d + 2`` by default.
+        discrete_dims: Coordinates of a box that take only some values, ``{i: values}``.
+        acquisition_options: Arguments of BoTorch's ``optimize_acqf`` over a box, constraints and
+            fixed features included (:class:`~botorch_bkb.domains.Box`).
+        keep_coordinates: Whether the ``A x m`` coordinates of all arms are kept in memory.
+        seed: Seed of all randomness.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb import BKB
+        >>> arms = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
+        >>> optimizer = BKB(arms, seed=0)
+        >>> for _ in range(20):
+        ...     suggestion = optimizer.ask()
+        ...     optimizer.tell(suggestion, -((suggestion.X - 0.3) ** 2))
+        >>> len(optimizer.dictionary) <= 20
+        True
+
+    Reference:
+        Calandriello, Carratino, Lazaric, Valko, Rosasco: Gaussian process optimization with
+        adaptive sketching: scalable and no regret. COLT 2019. (Algorithm 1; Theorem 2.)
+    """
+
+    def __init__(
+        self,
+        arms: Tensor | None = None,
+        *,
+        bounds: Tensor | None = None,
+        covar_module: Kernel | None = None,
+        noise_var: float | None = None,
+        refit: bool | None = None,
+        dictionary: DictionaryRule | None = None,
+        oversampling: float | str | None = None,
+        coupled: bool = True,
+        horizon: int | None = None,
+        max_dictionary: int | None = None,
+        width: str | float | Width | None = None,
+        norm_bound: float | str | None = None,
+        noise_bound: float | None = None,
+        delta: float = 0.1,
+        batch_rule: str | BatchRule = "one",
+        acquisition: str | Acquisition | Factory = "ucb",
+        num_initial: int | None = None,
+        discrete_dims: Mapping[int, Sequence[float]] | None = None,
+        acquisition_options: Mapping[str, Any] | None = None,
+        keep_coordinates: bool = True,
+        seed: int | None = None,
+    ) -> None:
+        domain = as_domain(
+            arms,
+            bounds,
+            num_initial=num_initial,
+            discrete_dims=discrete_dims,
+            acquisition_options=acquisition_options,
+            keep_coordinates=keep_coordinates,
+        )
+        super().__init__(
+            domain,
+            model=Surrogate(covar_module, noise_var, refit),
+            dictionary=as_dictionary(
+                domain,
+                dictionary,
+                oversampling=oversampling,
+                coupled=coupled,
+                horizon=horizon,
+                max_dictionary=max_dictionary,
+            ),
+            confidence=Confidence(width, delta, norm_bound, noise_bound),
+            batch=as_batch_rule(batch_rule),
+            acquisition=acquisition,
+            seed=seed,
+        )

@@ -1,0 +1,119 @@
+r"""``EpsilonGreedy``: a baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from botorch_bkb.acquisition import Greedy
+from botorch_bkb.batches import BatchRule
+from botorch_bkb.batches.rules import as_batch_rule
+from botorch_bkb.confidence import Confidence, Width
+from botorch_bkb.dictionaries import DictionaryRule
+from botorch_bkb.models import Surrogate
+from botorch_bkb.optimizers.algorithms.flat import as_dictionary, as_domain
+from botorch_bkb.optimizers.optimizer import Optimizer
+
+
+class EpsilonGreedy(Optimizer):
+    r"""Epsilon-greedy: the arm of highest posterior mean or, with some probability, any arm.
+
+    A baseline. Picks use no width; the intervals of :meth:`best` and :meth:`gap` do.
+
+    Args:
+        arms: An ``A x d`` tensor of candidates. Its dtype and device are used throughout.
+        bounds: A ``2 x d`` tensor, the corners of a box, in place of ``arms``.
+        covar_module: A gpytorch kernel, or None for BoTorch's default, fitted.
+        noise_var: Noise variance of a reward, or None to have it fitted.
+        refit: Whether hyperparameters are fitted. By default those that are not given are.
+        dictionary: A dictionary rule, in place of the four arguments below.
+        oversampling: ``q̄``: a pull enters the dictionary with probability ``min(1, q̄ tau)``; by
+            default 8 over arms and 2 over a box. ``"theory"`` takes the theorem's value.
+        coupled: Whether each pull keeps its coin from one draw of the dictionary to the next.
+        horizon: Expected number of observations; doubled whenever a run outlasts it.
+        max_dictionary: The largest dictionary. The highest scores are kept, with a warning.
+        width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, a number of
+            posterior standard deviations, or a function
+            (:class:`~botorch_bkb.confidence.Confidence`).
+        norm_bound: Bound ``F`` on the norm of the function, or ``"double"`` to learn it.
+        noise_bound: Bound on the noise standard deviation; ``sqrt(noise_var)`` by default.
+        delta: Failure probability of the bounds.
+        batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"``, or a
+            :class:`~botorch_bkb.batches.BatchRule`.
+        batch_threshold: ``C~``: the factor by which variances may fall before feedback is needed.
+        max_batch_size: The largest number of points in a batch.
+        probability: The probability of a random arm.
+        num_initial: Points of the initial design over a box; ``2 d + 2`` by default.
+        discrete_dims: Coordinates of a box that take only some values, ``{i: values}``.
+        acquisition_options: Arguments of BoTorch's ``optimize_acqf`` over a box, constraints and
+            fixed features included (:class:`~botorch_bkb.domains.Box`).
+        keep_coordinates: Whether the ``A x m`` coordinates of all arms are kept in memory.
+        seed: Seed of all randomness.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb import EpsilonGreedy
+        >>> optimizer = EpsilonGreedy(torch.eye(5, dtype=torch.float64), probability=0.0, seed=0)
+        >>> optimizer.tell([1, 3], [0.0, 1.0])
+        >>> int(optimizer.ask(1).indices)
+        3
+
+    Reference:
+        The baseline of the experiments of Calandriello et al., ICML 2020 (BBKB). No theorem is
+        claimed.
+    """
+
+    def __init__(
+        self,
+        arms: Tensor | None = None,
+        *,
+        bounds: Tensor | None = None,
+        covar_module: Kernel | None = None,
+        noise_var: float | None = None,
+        refit: bool | None = None,
+        dictionary: DictionaryRule | None = None,
+        oversampling: float | str | None = None,
+        coupled: bool = True,
+        horizon: int | None = None,
+        max_dictionary: int | None = None,
+        width: str | float | Width | None = None,
+        norm_bound: float | str | None = None,
+        noise_bound: float | None = None,
+        delta: float = 0.1,
+        batch_rule: str | BatchRule = "sum",
+        batch_threshold: float = 2.0,
+        max_batch_size: int = 10_000,
+        probability: float = 0.1,
+        num_initial: int | None = None,
+        discrete_dims: Mapping[int, Sequence[float]] | None = None,
+        acquisition_options: Mapping[str, Any] | None = None,
+        keep_coordinates: bool = True,
+        seed: int | None = None,
+    ) -> None:
+        domain = as_domain(
+            arms,
+            bounds,
+            num_initial=num_initial,
+            discrete_dims=discrete_dims,
+            acquisition_options=acquisition_options,
+            keep_coordinates=keep_coordinates,
+        )
+        super().__init__(
+            domain,
+            model=Surrogate(covar_module, noise_var, refit),
+            dictionary=as_dictionary(
+                domain,
+                dictionary,
+                oversampling=oversampling,
+                coupled=coupled,
+                horizon=horizon,
+                max_dictionary=max_dictionary,
+            ),
+            confidence=Confidence(width, delta, norm_bound, noise_bound),
+            batch=as_batch_rule(batch_rule, batch_threshold, max_batch_size),
+            acquisition=Greedy(probability),
+            seed=seed,
+        )

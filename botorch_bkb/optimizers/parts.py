@@ -1,0 +1,153 @@
+r"""``Parts``: the six parts of an optimizer, and what follows from them together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from botorch.exceptions.errors import InputDataError
+
+from botorch_bkb.acquisition import UCB, Acquisition
+from botorch_bkb.arms import ArmTable
+from botorch_bkb.batches import BatchRule, HoldingRule, OneAtATime
+from botorch_bkb.confidence import Confidence, Progress, Width, widths
+from botorch_bkb.confidence.confidence import checked_width
+from botorch_bkb.dictionaries import (
+    AllPoints,
+    DictionaryRule,
+    InformationThreshold,
+    RidgeLeverageSampling,
+    threshold_of,
+)
+from botorch_bkb.domains import Arms, Domain, Tree
+from botorch_bkb.models import Surrogate
+from botorch_bkb.state.state import State
+from botorch_bkb.units import UnitCube
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    r"""The six parts of an optimizer.
+
+    Attributes:
+        domain: The set that is searched.
+        model: Kernel and noise, and when they are fitted.
+        dictionary: How the dictionary is chosen.
+        confidence: How wide the confidence bounds are.
+        batch: When a batch is complete.
+        acquisition: What is maximised.
+    """
+
+    domain: Domain
+    model: Surrogate
+    dictionary: DictionaryRule
+    confidence: Confidence
+    batch: BatchRule
+    acquisition: Acquisition
+
+    def __post_init__(self) -> None:
+        self._check_kinds()
+        if isinstance(self.domain, Arms):
+            self.acquisition.check_arms()
+        if isinstance(self.domain, Tree) and not isinstance(self.acquisition, UCB):
+            raise InputDataError(
+                f"A tree is searched by upper bounds, got acquisition {self.acquisition!r}: use a "
+                "Box for others, as in BKB(bounds=...)."
+            )
+        rule = self.dictionary
+        self.confidence.check_effects(
+            self.width,
+            uses_norm=isinstance(self.domain, Tree),
+            uses_delta=isinstance(rule, RidgeLeverageSampling) and rule.horizon is not None,
+        )
+
+    def _check_kinds(self) -> None:
+        kinds = {
+            "domain": (Domain, "Arms(X), Box(bounds) or Tree(bounds)"),
+            "model": (Surrogate, "Surrogate(covar_module, noise_var)"),
+            "dictionary": (DictionaryRule, "RidgeLeverageSampling() or AllPoints()"),
+            "confidence": (Confidence, 'Confidence("heuristic")'),
+            "batch": (BatchRule, "SumRule(2.0) or OneAtATime()"),
+            "acquisition": (Acquisition, "UCB() or Thompson()"),
+        }
+        for name, (kind, example) in kinds.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise InputDataError(
+                    f"{name} must be a {kind.__name__}, such as {example}, got "
+                    f"{type(value).__name__}."
+                )
+
+    # ------------------------------------------------------------------ what follows
+
+    @cached_property
+    def width(self) -> Width:
+        r"""The width of the bounds as a function of the progress."""
+        return self.confidence.rule(
+            is_given=not self.model.fits,
+            heuristic=self.domain.default_width,
+            theorem=theorem_for(self.dictionary, self.batch),
+        )
+
+    @cached_property
+    def side(self) -> float:
+        r"""The longest side of the domain, as the kernel sees it."""
+        X = self.domain.extent
+        if self.model.covar_module is None:
+            X = UnitCube.around(X).to_unit(X)
+        return float((X.amax(0) - X.amin(0)).max())
+
+    @cached_property
+    def threshold(self) -> InformationThreshold:
+        r"""Which results are believed."""
+        return threshold_of(self.dictionary)
+
+    @cached_property
+    def _initial_rule(self) -> DictionaryRule:
+        rule = self.dictionary
+        if isinstance(rule, RidgeLeverageSampling):
+            return rule.at_theory(self.confidence.delta, self.batch.delay)
+        return rule
+
+    def dictionary_after(self, num_observations: int) -> DictionaryRule:
+        r"""Return the dictionary rule with the oversampling for so many observations."""
+        rule = self._initial_rule
+        if isinstance(rule, RidgeLeverageSampling):
+            return rule.outlasting(num_observations, self.confidence.delta)
+        return rule
+
+    def width_now(self, state: State, table: ArmTable) -> float:
+        r"""Return the width of the bounds, in posterior standard deviations."""
+        return checked_width(self.width, self.progress(state, table))
+
+    def progress(self, state: State, table: ArmTable) -> Progress:
+        r"""Return what the width may depend on."""
+        hyper, domain = state.hyper, self.domain
+        return Progress(
+            num_observations=state.history.num_observations,
+            num_steps=state.observations.num_steps,
+            num_arms=len(domain.arms) if isinstance(domain, Arms) else None,
+            dim=domain.dim,
+            side=self.side,
+            effective_dimension=table.effective_dimension,
+            log_sum=state.confidence.log_sum,
+            log_sum_3=state.confidence.log_sum_3,
+            log_determinant=table.log_determinant,
+            noise_var=hyper.noise_var,
+            noise_bound=self.confidence.noise_in_model(hyper.noise_var, hyper.units.scale),
+            norm_bound=state.confidence.norm_bound,
+            kernel_bound=table.kernel_bound,
+            delta=self.confidence.delta,
+            batch_threshold=self.batch.inflation,
+        )
+
+
+def theorem_for(dictionary: DictionaryRule, batch: BatchRule) -> Width | None:
+    r"""Return the theorem's width for a dictionary and a batch rule; None where there is none."""
+    if isinstance(dictionary, InformationThreshold):
+        return widths.compressed
+    if isinstance(dictionary, AllPoints):
+        return widths.exact
+    if isinstance(dictionary, RidgeLeverageSampling):
+        return widths.bkb if isinstance(batch, (OneAtATime, HoldingRule)) else widths.bbkb
+    return None

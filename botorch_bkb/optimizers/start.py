@@ -1,0 +1,54 @@
+r"""How a run begins."""
+
+from __future__ import annotations
+
+import torch
+from botorch.exceptions.errors import InputDataError
+
+from botorch_bkb.arms import TableLog
+from botorch_bkb.optimizers.parts import Parts
+from botorch_bkb.state.components import ConfidenceState, DictionaryState, ModelState
+from botorch_bkb.state.in_flight import InFlight
+from botorch_bkb.state.observations import Observations
+from botorch_bkb.state.state import State
+
+
+def seeded_generator(seed: int | None) -> torch.Generator:
+    r"""Return a random generator; None seeds it from the system."""
+    generator = torch.Generator()
+    if seed is None:
+        generator.seed()
+    elif isinstance(seed, int):
+        generator.manual_seed(seed)
+    else:
+        raise InputDataError(f"seed must be a whole number or None, got {seed!r}.")
+    return generator
+
+
+def initial_state(parts: Parts, generator: torch.Generator) -> State:
+    r"""Return the state before the first ask.
+
+    Args:
+        parts: The parts of the optimizer.
+        generator: Its source of randomness.
+    """
+    rows, surrogate = parts.domain.index.X, parts.model
+    observations = Observations.none(rows)
+    none = observations.history.means
+    # A table needs a dictionary: before the first pull it is the first row, which counts nothing.
+    first = torch.zeros(1, dtype=torch.long, device=rows.device)
+    design_seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
+    return State(
+        observations=observations,
+        in_flight=InFlight(design_seed),
+        model=ModelState(
+            surrogate.initial(rows),
+            surrogate.input_scale(parts.domain.extent),
+            next_fit=surrogate.first_fit(parts.domain.dim),
+            noise_known=surrogate.noise_var if surrogate.noise_is_fixed else None,
+        ),
+        dictionary=DictionaryState(none),
+        confidence=ConfidenceState(parts.confidence.initial_norm),
+        table=TableLog(len(rows), first, observations.history.rows, none, none),
+        random=generator.get_state(),
+    )

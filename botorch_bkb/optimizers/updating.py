@@ -1,0 +1,144 @@
+r"""What happens once results are in: a new dictionary is drawn, hyperparameters are fitted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from botorch_bkb.arms import ArmTable
+from botorch_bkb.dictionaries import ObservedInputs
+from botorch_bkb.dictionaries.leverage import warn_capped
+from botorch_bkb.dictionaries.scores import smallest_coins
+from botorch_bkb.models.history import History
+from botorch_bkb.models.hyperparameters import Hyperparameters
+from botorch_bkb.optimizers.parts import Parts
+from botorch_bkb.optimizers.tables import exchange_dictionary, new_table
+from botorch_bkb.state.components import ModelState
+from botorch_bkb.state.state import State
+
+#: Unsolicited results beyond which the scores of the old model say too little about them.
+WARM_START = 512
+#: The largest dictionary with which hyperparameters are fitted.
+MOST_FITTED = 500
+
+
+class Updater:
+    r"""Draws dictionaries and fits hyperparameters for one optimizer.
+
+    Args:
+        parts: The parts of the optimizer.
+        generator: The optimizer's source of randomness. Every state has a state of it.
+    """
+
+    def __init__(self, parts: Parts, generator: torch.Generator) -> None:
+        self.parts, self.generator = parts, generator
+        self._warned = False
+
+    def update(self, state: State, table: ArmTable) -> tuple[State, ArmTable]:
+        r"""Return state and table with a new dictionary, and new hyperparameters if due."""
+        self.generator.set_state(state.random)
+        is_due = self._fit_is_due(state)
+        draw = self._draw_for_fitting if is_due else self._draw
+        dictionary = draw(state, table)
+        before = state.hyper
+        state = replace(state, model=self._updated_model(state, dictionary))
+        if state.hyper != before:
+            table = new_table(self.parts.domain, state, dictionary)
+            # The models that chose earlier points are gone; this one scores them all at once.
+            confidence = state.confidence.rescored(table.log_determinant)
+            state = replace(state, confidence=confidence)
+        if is_due or state.hyper != before:
+            dictionary = self._draw(state, table)
+        table = exchange_dictionary(self.parts.domain, state, table, dictionary)
+        state = replace(
+            state,
+            dictionary=state.dictionary.drawn(),
+            in_flight=state.in_flight.without_batch(),
+            random=self.generator.get_state(),
+        )
+        return state, table
+
+    def coins_after(self, state: State, history: History) -> Tensor:
+        r"""Return the coins after more pulls: for each row the smallest of one coin per pull.
+
+        Args:
+            state: The state before the pulls; the generator is set to its random state.
+            history: The history after them.
+        """
+        old, coins = state.history, state.dictionary.coins
+        if not self.parts.dictionary.keeps_coins:
+            return coins
+        place = torch.searchsorted(history.rows, old.rows)
+        pulls = history.counts.index_add(0, place, old.counts, alpha=-1)
+        kept = torch.ones_like(pulls).index_copy(0, place, coins)
+        return torch.minimum(kept, smallest_coins(pulls, self.generator))
+
+    def _draw(self, state: State, table: ArmTable) -> Tensor:
+        r"""Draw rows of the next dictionary."""
+        observations, history, rows = state.observations, state.history, state.history.rows
+        rule = self.parts.dictionary_after(history.num_observations)
+        noise = table.noise_var * history.counts / history.weights
+        scores = None
+        if rule.joins_at_once or state.dictionary.num_unsolicited <= WARM_START:
+            scores = table.settled_variance(rows) / noise
+        inputs = ObservedInputs(
+            table=table.X,
+            rows=rows,
+            kernel=table.kernel,
+            noise=noise,
+            counts=history.counts,
+            scores=scores,
+            coins=state.dictionary.coins,
+            newest=int(torch.searchsorted(rows, observations.newest)),
+            informative=torch.searchsorted(rows, observations.informative),
+        )
+        positions, num_drawn = rule.draw(inputs, self.generator)
+        if len(positions) < num_drawn and not self._warned:
+            warn_capped(num_drawn, len(positions), "max_dictionary")
+            self._warned = True
+        return rows[positions]
+
+    def _draw_for_fitting(self, state: State, table: ArmTable) -> Tensor:
+        r"""Draw a dictionary of bounded size: present hyperparameters may ask for thousands.
+
+        Where there are too many points they are thinned at random. The points of highest score are
+        the outlying ones, and a fit to these predicted worse.
+        """
+        rows = state.history.rows
+        if state.dictionary.num_unsolicited <= WARM_START:
+            rows = self._draw(state, table)
+        if len(rows) <= MOST_FITTED:
+            return rows
+        generator = self.generator
+        some = torch.randperm(len(rows), generator=generator, device=generator.device)
+        return rows[some[:MOST_FITTED].sort().values.to(rows.device)]
+
+    def _fit_is_due(self, state: State) -> bool:
+        r"""Return whether hyperparameters are to be fitted now."""
+        surrogate, t = self.parts.model, state.history.num_observations
+        first = surrogate.first_fit(self.parts.domain.dim)
+        return surrogate.fits and t >= max(first, state.model.next_fit)
+
+    def _updated_model(self, state: State, dictionary: Tensor) -> ModelState:
+        r"""Return hyperparameters for what is known now, and when to fit again."""
+        surrogate, model, history = self.parts.model, state.model, state.history
+        t, first = history.num_observations, surrogate.first_fit(self.parts.domain.dim)
+        if not surrogate.standardises or first <= t < model.next_fit:
+            return model
+        hyper = surrogate.restandardised(model.hyper, history, model.noise_known)
+        if t < first:
+            return model.with_hyperparameters(hyper)
+        if surrogate.fits and len(history.rows) > 1:
+            fitted = self._fitted(state, dictionary)
+            hyper = model.hyper if fitted is None else fitted
+        return model.with_hyperparameters(hyper, surrogate.next_fit(t))
+
+    def _fitted(self, state: State, dictionary: Tensor) -> Hyperparameters | None:
+        history, model = state.history, state.model
+        generator = self.generator
+        seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
+        X = state.observations.inputs(self.parts.domain.index.X, history.rows)
+        positions = torch.searchsorted(history.rows, dictionary)
+        return self.parts.model.fit(model.inputs(X), history, positions, model.noise_known, seed)

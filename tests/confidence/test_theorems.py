@@ -1,0 +1,82 @@
+r"""Each width against a number worked out by hand from the theorem."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from botorch_bkb import confidence
+
+
+def test_bkb_theorem_2():
+    # eps = 1/2: alpha = 3. t = e^2 rounded to 7, d_eff = 2: 3 * log 7 * 2 = 11.67546; with
+    # log 10 = 2.302585 the root is sqrt(13.978045) = 3.738723; times 2 xi = 1 and plus
+    # (1 + sqrt 2) * 0.5 * 4 = 4.828427.
+    got = confidence.bkb(2.0, 7, noise_var=0.25, noise_bound=0.5, norm_bound=4.0, delta=0.1)
+    assert got == pytest.approx(3.738723 + 4.828427, abs=1e-5)
+
+
+def test_bkb_gain_is_never_negative():
+    args = {"noise_var": 1.0, "noise_bound": 1.0, "norm_bound": 0.0, "delta": math.exp(-1)}
+    assert confidence.bkb(5.0, 1, kernel_bound=0.01, **args) == pytest.approx(2.0)
+
+
+def test_bbkb_theorem_2():
+    # sqrt(6 + log 20) = sqrt(8.995732) = 2.999289; times 2 * 0.3; plus 2.414214 * sqrt(0.2) * 20.
+    got = confidence.bbkb(6.0, noise_var=0.2, noise_bound=0.3, norm_bound=20.0, delta=0.05)
+    assert got == pytest.approx(0.6 * 2.999289 + 2.414214 * 0.447214 * 20, abs=1e-4)
+
+
+def test_information_width():
+    # sqrt(2 * 3 + log 10) = sqrt(8.302585) = 2.881421; plus sqrt(0.04) * 5 = 1.
+    got = confidence.information(
+        3.0, noise_var=0.04, noise_bound=0.2, norm_bound=5.0, delta=0.1, batch_threshold=2.0
+    )
+    assert got == pytest.approx(0.2 * 2.881421 + 1.0, abs=1e-6)
+
+
+def test_theorem_3_2_on_a_finite_set():
+    # log(1000 * 100 * 9.869604 / 0.6) = log 1644934 = 14.313210.
+    assert confidence.finite_set(1000, 10, 0.1) == pytest.approx(math.sqrt(2 * 14.313210), abs=1e-6)
+
+
+def test_theorem_3_2_on_a_box():
+    # log(6579.736) = 8.791750; grid 100 * 2 * 3 * 0.5 * sqrt(log 160) = 300 * 2.252829 = 675.8488,
+    # its log 6.515969.
+    got = confidence.box(2, 10, 0.1, side=0.5, slope=3.0, tail=2.0)
+    assert got == pytest.approx(math.sqrt(2 * 8.791750 + 4 * 6.515969), abs=1e-5)
+
+
+def test_oversampling_of_the_theorems():
+    # 6 * 3 * log(4000) / 0.25 = 72 * 8.294050; 72 * 2 * log(4000).
+    assert confidence.bkb_oversampling(100, 0.1) == pytest.approx(72 * 8.294050, abs=1e-3)
+    assert confidence.bbkb_oversampling(100, 0.1, 2.0) == pytest.approx(144 * 8.294050, abs=1e-3)
+
+
+def test_papers_and_botorch_agree_on_the_upper_bound():
+    mean, var, noise_var, beta = 0.3, 0.09, 0.04, 1.7
+    papers = mean + beta * math.sqrt(var / noise_var)
+    ours = mean + confidence.in_standard_deviations(beta, noise_var) * math.sqrt(var)
+    assert papers == pytest.approx(ours)
+
+
+def test_the_width_of_the_exact_posterior():
+    # 0.3 * sqrt(5 + 2 * 2.302585) = 0.3 * 3.099221 = 0.929766; plus sqrt(0.25) * 2 = 1.
+    got = confidence.exact(5.0, noise_var=0.25, noise_bound=0.3, norm_bound=2.0, delta=0.1)
+    assert got == pytest.approx(1.929766, abs=1e-6)
+
+
+def test_what_noise_exceeds_in_no_step():
+    # log(9.869604 * 25 / 0.3) = log 822.467 = 6.712309; 0.5 * sqrt(13.424618).
+    assert confidence.noise_over_time(5, 0.5, 0.1) == pytest.approx(1.831981, abs=1e-5)
+
+
+def test_regret_of_the_theorems():
+    noise = {"noise_var": 0.25, "noise_bound": 0.5, "norm_bound": 4.0, "delta": 0.1}
+    # 2 * 6^1.5 = 29.393877; sqrt(7); gain 2 log 7 = 3.891820: 0.5 * 6.194405 + 4 * 0.986385.
+    got = confidence.bkb_regret(2.0, 7, **noise)
+    assert got == pytest.approx(29.393877 * 2.645751 * (3.097203 + 3.945540), rel=1e-5)
+    # 55 * 8 * sqrt(7) * (0.5 * 4.302585 + 0.707107 * 4).
+    got = confidence.bbkb_regret(2.0, 7, **noise, batch_threshold=2.0)
+    assert got == pytest.approx(440 * 2.645751 * (2.151293 + 2.828427), rel=1e-5)

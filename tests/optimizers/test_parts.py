@@ -1,0 +1,245 @@
+r"""Parts of one's own, in each of the six places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from botorch.exceptions.errors import InputDataError
+from gpytorch.kernels import RBFKernel
+
+from botorch_bkb import AllPoints, InformationThreshold, JournalError, RidgeLeverageSampling, resume
+from botorch_bkb import run as run_optimizer
+from botorch_bkb.acquisition import UCB, Acquisition, BudgetedUCB, Thompson
+from botorch_bkb.batches import BatchRule, HoldingRule, OneAtATime, ProductRule, SumRule
+from botorch_bkb.confidence import Confidence, widths
+from botorch_bkb.dictionaries import DictionaryRule, Draw, first_occurrences
+from botorch_bkb.domains import Arms, Box, Tree
+from botorch_bkb.models import Surrogate
+from botorch_bkb.optimizers import ALGORITHMS, Optimizer, Parts
+from botorch_bkb.optimizers.parts import theorem_for
+
+ARMS = torch.rand(30, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+BOUNDS = torch.tensor([[-1.0, -1.0], [1.0, 1.0]], dtype=torch.float64)
+GIVEN = Surrogate(RBFKernel(), 0.1)
+
+
+def f(X):
+    return torch.sin(4 * X).sum(-1)
+
+
+def played(optimizer, steps=8):
+    for _ in range(steps):
+        suggestion = optimizer.ask()
+        optimizer.tell(suggestion, f(suggestion.X))
+    return optimizer
+
+
+class Ring(Box):
+    r"""A ring in a square, searched by the best of many points."""
+
+    def points(self, n, seed):
+        angle = torch.rand(n, generator=torch.Generator().manual_seed(seed), dtype=self.dtype)
+        return torch.stack([(6.28 * angle).cos(), (6.28 * angle).sin()], -1)
+
+    def design(self, start, n, seed):
+        return self.points(start + n, seed)[start:]
+
+    def maximise(self, acquisition, starts, seed):
+        X = self.cube.to_unit(self.points(200, seed))
+        return X[acquisition(X.unsqueeze(-2)).argmax()].unsqueeze(0)
+
+
+def test_a_domain_of_ones_own():
+    optimizer = Optimizer(Ring(BOUNDS), model=GIVEN, seed=0)
+    for _ in range(8):
+        suggestion = optimizer.ask()
+        assert (suggestion.X.norm(dim=-1) - 1).abs().max() < 1e-6
+        optimizer.tell(suggestion, f(suggestion.X))
+    assert optimizer.best().mean > f(Ring(BOUNDS).points(200, 1)).quantile(0.9)
+
+
+class FixedSchedule(Surrogate):
+    r"""Fits at given numbers of observations."""
+
+    def first_fit(self, dim):
+        return 4
+
+    def next_fit(self, num_observations):
+        return num_observations + 3
+
+    def fit(self, X, history, dictionary, noise_known, seed):
+        FITS.append(history.num_observations)
+        return super().fit(X, history, dictionary, noise_known, seed)
+
+
+FITS: list[int] = []
+
+
+def test_a_model_of_ones_own():
+    FITS.clear()
+    played(Optimizer(Arms(ARMS), model=FixedSchedule(), seed=0), 12)
+    assert FITS == [4, 7, 10]
+
+
+@dataclass(frozen=True)
+class Newest(DictionaryRule):
+    size: int = 3
+
+    def _select(self, inputs, generator):
+        return first_occurrences(inputs.X)[-self.size :]
+
+    def _capped(self, size):
+        return replace(self, size=min(size, self.size))
+
+
+@dataclass(frozen=True)
+class MostPulled(Newest):
+    r"""Draws by what only an optimizer knows."""
+
+    def draw(self, inputs, generator):
+        top = inputs.counts.topk(min(self.size, len(inputs.counts))).indices
+        return Draw(top.sort().values, len(inputs.counts))
+
+
+def test_a_dictionary_of_ones_own():
+    optimizer = played(Optimizer(Arms(ARMS), model=GIVEN, dictionary=Newest(3), seed=0))
+    rows = optimizer.history.rows[-3:]
+    assert torch.equal(optimizer.dictionary, ARMS[rows])
+    optimizer = Optimizer(Arms(ARMS), model=GIVEN, dictionary=MostPulled(2), seed=0)
+    with pytest.warns(match="highest score kept"):
+        optimizer.tell([4, 4, 9, 9, 9, 2], [0.0] * 6)
+    assert torch.equal(optimizer.dictionary, ARMS[[4, 9]])
+    optimizer.tell([1, 1, 1, 1], [0.0] * 4)  # warns only once
+    assert torch.equal(optimizer.dictionary, ARMS[[1, 9]])
+
+
+def test_a_confidence_of_ones_own():
+    seen = []
+
+    def width(progress):
+        seen.append(progress.num_arms)
+        return 1.0 + progress.num_observations
+
+    optimizer = played(Optimizer(Arms(ARMS), model=GIVEN, confidence=Confidence(width), seed=0))
+    assert optimizer.width_now == 9.0 and set(seen) == {30}
+
+
+class InPairs(BatchRule):
+    @property
+    def limit(self):
+        return 1.0
+
+
+def test_a_batch_rule_of_ones_own():
+    for domain in (Arms(ARMS), Tree(BOUNDS)):
+        optimizer = Optimizer(domain, model=GIVEN, batch=InPairs(), seed=0)
+        assert [len(optimizer.ask()), len(played(optimizer, 0).pending)] == [2, 2]
+
+
+class LowerBound(Acquisition):
+    r"""Where the model is sure of the most."""
+
+    def function(self, context):
+        return BudgetedUCB(context.marginals, 0.0)
+
+
+@pytest.mark.parametrize("domain", [Arms(ARMS), Box(BOUNDS, num_initial=4)], ids=["arms", "box"])
+def test_an_acquisition_of_ones_own(domain):
+    own = Optimizer(domain, model=GIVEN, acquisition=LowerBound(), seed=0)
+    same = Optimizer(domain, model=GIVEN, confidence=Confidence(0.0), seed=0)
+    for optimizer in (own, same):
+        X = torch.tensor([[0.1, 0.2], [0.7, 0.3], [0.4, 0.9], [0.2, 0.6]], dtype=torch.float64)
+        optimizer.tell(X, f(X))
+    torch.testing.assert_close(own.ask().X, same.ask().X, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("dictionary", "batch", "expected"),
+    [
+        (AllPoints(), OneAtATime(), widths.exact),
+        (AllPoints(), ProductRule(2.0), widths.exact),
+        (RidgeLeverageSampling(), OneAtATime(), widths.bkb),
+        (RidgeLeverageSampling(), HoldingRule(2.0), widths.bkb),
+        (RidgeLeverageSampling(), SumRule(1.0), widths.bbkb),
+        (RidgeLeverageSampling(), ProductRule(2.0), widths.bbkb),
+        (InformationThreshold(0.1), OneAtATime(), widths.compressed),
+        (Newest(), OneAtATime(), None),
+    ],
+)
+def test_dictionary_and_batch_rule_decide_the_theorem(dictionary, batch, expected):
+    assert theorem_for(dictionary, batch) is expected
+    make = lambda: Optimizer(  # noqa: E731
+        Arms(ARMS), model=GIVEN, dictionary=dictionary, batch=batch, confidence=Confidence("theory")
+    )
+    if expected is None:
+        with pytest.raises(InputDataError, match="no theorem covers"):
+            make()
+    else:
+        assert make().parts.width is expected
+
+
+def test_a_tree_is_searched_by_upper_bounds():
+    with pytest.raises(InputDataError, match="searched by upper bounds"):
+        Optimizer(Tree(BOUNDS), acquisition=Thompson())
+    assert isinstance(Optimizer(Tree(BOUNDS), acquisition="ucb").parts.acquisition, UCB)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_optimizer_can_be_made_again_from_its_parts(name):
+    kind = ALGORITHMS[name]
+    start = {"bounds": BOUNDS} if name.startswith("Ada") else {"arms": ARMS}
+    one = kind(**start, covar_module=RBFKernel(), noise_var=0.1, seed=3)
+    other = kind.from_parts(one.parts, one.seed)
+    assert type(other) is kind
+    assert torch.equal(played(one, 4).best().X, played(other, 4).best().X)
+    third = kind.from_parts(one.parts)
+    third.load_state_dict(one.state_dict())
+    assert torch.equal(third.ask().X, one.ask().X)
+
+
+def test_parts_do_not_change():
+    parts = Optimizer(Arms(ARMS)).parts
+    for name in ("domain", "model", "dictionary", "confidence", "batch", "acquisition"):
+        with pytest.raises(AttributeError):
+            setattr(parts, name, None)
+    given = RBFKernel()
+    surrogate = Surrogate(given, 0.1)
+    given.lengthscale = 100.0
+    assert surrogate.covar_module.lengthscale.item() < 1.0
+
+
+@pytest.mark.parametrize(
+    ("parts", "named"),
+    [
+        ({"dictionary": Newest()}, "dictionary = a Newest of your own"),
+        ({"confidence": Confidence(lambda progress: 1.0)}, "width = function"),
+        ({"acquisition": LowerBound()}, "acquisition = a LowerBound of your own"),
+    ],
+)
+def test_a_journal_names_the_part_that_it_cannot_keep(tmp_path, parts, named):
+    path = tmp_path / "run.sqlite"
+    make = lambda: Optimizer(Arms(ARMS), model=GIVEN, seed=0, **parts)  # noqa: E731
+    run_optimizer(make(), f, budget=3, journal=path, progress=False)
+    with pytest.raises(JournalError, match=named):
+        resume(path, f, budget=5, progress=False)
+    result = resume(path, f, budget=5, progress=False, optimizer=make())
+    assert len(result.Y) == 5
+
+
+def test_a_journal_keeps_the_general_optimizer(tmp_path):
+    path = tmp_path / "run.sqlite"
+    optimizer = Optimizer(
+        Box(BOUNDS, num_initial=3),
+        model=GIVEN,
+        dictionary=InformationThreshold(0.01, on_uninformative="evaluate"),
+        batch=HoldingRule(1.5, max_size=7),
+        acquisition="ei",
+        seed=0,
+    )
+    run_optimizer(optimizer, f, budget=4, journal=path, progress=False)
+    result = resume(path, f, budget=8, progress=False)
+    parts = result.optimizer.parts
+    assert isinstance(parts, Parts) and parts.dictionary == optimizer.parts.dictionary
+    assert parts.batch == optimizer.parts.batch and len(result.Y) == 8
