@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from botorch_bkb._version import __version__
-from botorch_bkb.acquisition import select_baseline
 from botorch_bkb.dictionaries import (
     AllPoints,
     Automatic,
@@ -24,28 +23,28 @@ from botorch_bkb.dictionaries import (
     RidgeLeverageSampling,
     epsilon_for_horizon,
 )
-from botorch_bkb.domains import Suggestion
 from botorch_bkb.models import DTCGP, CompressedGP
-from botorch_bkb.optimizers import (
-    BBKB,
-    BKB,
-    GPBUCB,
-    GPUCB,
-    AdaBBKB,
-    AdaBKB,
-    BatchCompleteError,
-    CompressedEI,
-    CompressedMPI,
-    CompressedUCB,
-    ConvergedError,
-    EpsilonGreedy,
-    MiniGPUCB,
-    Optimizer,
-)
 
 if TYPE_CHECKING:
-    from botorch_bkb.acquisition import BudgetedUCB
+    from botorch_bkb.acquisition import BudgetedUCB, select_baseline
+    from botorch_bkb.domains import Suggestion
     from botorch_bkb.journal import JournalError
+    from botorch_bkb.optimizers import (
+        BBKB,
+        BKB,
+        GPBUCB,
+        GPUCB,
+        AdaBBKB,
+        AdaBKB,
+        BatchCompleteError,
+        CompressedEI,
+        CompressedMPI,
+        CompressedUCB,
+        ConvergedError,
+        EpsilonGreedy,
+        MiniGPUCB,
+        Optimizer,
+    )
     from botorch_bkb.runs import (
         Callback,
         Result,
@@ -57,24 +56,23 @@ if TYPE_CHECKING:
         run,
     )
 
-#: Names that are imported on first use, and their modules: not everybody needs them.
-LAZY = {
-    "BudgetedUCB": "botorch_bkb.acquisition",
-    "JournalError": "botorch_bkb.journal",
-    **dict.fromkeys(
-        (
-            "Callback",
-            "Result",
-            "StopAfter",
-            "StopAtGap",
-            "StopAtTarget",
-            "read_journal",
-            "resume",
-            "run",
-        ),
-        "botorch_bkb.runs",
+#: Names that are imported on first use, by module: a user of the models does not pay for the rest.
+LAZY: dict[str, tuple[str, ...]] = {
+    "arms": (),
+    "batches": (),
+    "acquisition": ("BudgetedUCB", "select_baseline"),
+    "domains": ("Suggestion",),
+    "journal": ("JournalError",),
+    "optimizers": (
+        "BBKB", "BKB", "GPBUCB", "GPUCB", "AdaBBKB", "AdaBKB", "BatchCompleteError",
+        "CompressedEI", "CompressedMPI", "CompressedUCB", "ConvergedError", "EpsilonGreedy",
+        "MiniGPUCB", "Optimizer",
     ),
-}
+    "runs": (
+        "Callback", "Result", "StopAfter", "StopAtGap", "StopAtTarget", "read_journal", "resume",
+        "run",
+    ),
+}  # fmt: skip
 
 __all__ = [
     "BBKB",
@@ -116,13 +114,16 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    r"""Import a name of :data:`LAZY` on first use."""
-    if name not in LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(LAZY[name]), name)
-    return value
+    r"""Import a module or a name of :data:`LAZY` on first use."""
+    if name in LAZY:
+        return import_module(f"{__name__}.{name}")
+    for module, names in LAZY.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     r"""Return all names, those that are not imported yet included."""
-    return sorted({*globals(), *LAZY})
+    return sorted({*globals(), *__all__})
