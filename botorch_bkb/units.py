@@ -103,6 +103,10 @@ class RewardUnits:
         r"""Map a variance in the model's units to units of the rewards."""
         return variance * self.scale**2
 
+    def deviation_to_rewards(self, deviation: float) -> float:
+        r"""Map a standard deviation or a difference to units of the rewards."""
+        return deviation * self.scale
+
     def deviation_to_model(self, deviation: float) -> float:
         r"""Map a standard deviation of rewards to the model's units."""
         return deviation / self.scale

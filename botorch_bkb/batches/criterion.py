@@ -55,7 +55,9 @@ class ArmsContext(AcquisitionContext):
     @cached_property
     def model(self) -> Model:
         r"""The arms, in units of the rewards."""
-        return FixedMoments(self.units.to_rewards(self.mean), self.units.scale**2 * self.var)
+        return FixedMoments(
+            self.units.to_rewards(self.mean), self.units.variance_to_rewards(self.var)
+        )
 
     def sample_path(self) -> Model:
         r"""Raise: there is no joint distribution of the arms to draw from."""

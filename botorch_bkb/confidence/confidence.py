@@ -9,6 +9,7 @@ from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.confidence import widths
 from botorch_bkb.confidence.widths import Fixed, Progress, Width
+from botorch_bkb.units import RewardUnits
 from botorch_bkb.validation import check_between
 
 #: Failure probability, unless the user says otherwise.
@@ -137,14 +138,16 @@ class Confidence:
                     f'width="theory", or leave {name} out.'
                 )
 
-    def noise_in_model(self, noise_var: float, scale: float) -> float:
+    def noise_in_model(self, noise_var: float, units: RewardUnits) -> float:
         r"""Return ``xi`` in the model's units.
 
         Args:
             noise_var: ``lambda``, in the model's units.
-            scale: Reward units in one unit of the model.
+            units: The units of the rewards.
         """
-        return math.sqrt(noise_var) if self.noise_bound is None else self.noise_bound / scale
+        if self.noise_bound is None:
+            return math.sqrt(noise_var)
+        return units.deviation_to_model(self.noise_bound)
 
 
 def checked_width(rule: Width, progress: Progress) -> float:

@@ -87,5 +87,5 @@ def _fit(
     return Hyperparameters(
         kernel=deepcopy(kernel).to(X).eval().requires_grad_(False),
         noise_var=model.likelihood.noise.item() if fit_noise else start.noise_var,
-        units=RewardUnits(units.offset + units.scale * constant, units.scale),
+        units=RewardUnits(units.to_rewards(constant), units.scale),
     )

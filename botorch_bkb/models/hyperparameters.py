@@ -55,7 +55,7 @@ def reward_model(
     kernel = deepcopy(hyper.kernel).requires_grad_(True)
     if hyper.units != RewardUnits():  # an outcome transform would learn units of its own
         kernel = ScaleKernel(kernel).to(X)
-        kernel.outputscale = hyper.units.scale**2
+        kernel.outputscale = hyper.units.variance_to_rewards(1.0)
     return _model(X, history.means, history, hyper, dictionary, scale, box, kernel, hyper.units)
 
 
@@ -97,7 +97,7 @@ def _model(
     elif scale is not None:
         normalize = Normalize(X.shape[-1], bounds=scale.bounds)
     Yvar = units.variance_to_rewards(hyper.noise_var) / history.weights
-    least = min(1.0, units.scale**2)  # gpytorch's floor is absolute
+    least = min(1.0, units.variance_to_rewards(1.0))  # gpytorch's floor is absolute
     with gpytorch.settings.min_fixed_noise(float_value=1e-10 * least, double_value=1e-14 * least):
         model = DTCGP(
             X,

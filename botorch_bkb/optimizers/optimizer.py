@@ -356,7 +356,7 @@ class Optimizer(OptimizerBase):
         context = self._context(replace(state, in_flight=in_flight))
         highest = highest_bound(self.domain, context)
         lowest = float((mean - width * var.sqrt()).max())
-        return max(0.0, highest - lowest) * state.hyper.units.scale
+        return state.hyper.units.deviation_to_rewards(max(0.0, highest - lowest))
 
     # ------------------------------------------------------------------ other arms, saving
 

@@ -134,7 +134,7 @@ class Parts:
             log_sum_3=state.confidence.log_sum_3,
             log_determinant=table.log_determinant,
             noise_var=hyper.noise_var,
-            noise_bound=self.confidence.noise_in_model(hyper.noise_var, hyper.units.scale),
+            noise_bound=self.confidence.noise_in_model(hyper.noise_var, hyper.units),
             norm_bound=state.confidence.norm_bound,
             kernel_bound=table.kernel_bound,
             delta=self.confidence.delta,

@@ -153,7 +153,7 @@ def with_norm_doubled(parts: Parts, state: State, table: ArmTable, results: Resu
     mean, var = table.moments_at(results.rows)
     sd, hyper = var.sqrt(), state.hyper
     t = state.history.num_observations + len(results.rows)
-    noise_bound = parts.confidence.noise_in_model(hyper.noise_var, hyper.units.scale)
+    noise_bound = parts.confidence.noise_in_model(hyper.noise_var, hyper.units)
     noise = noise_over_time(t, noise_bound, parts.confidence.delta)
     gap = (hyper.units.to_model(results.rewards) - mean).abs() - noise / results.weights.sqrt()
     # Where nothing is left to learn no norm explains an outlier.

@@ -43,8 +43,10 @@ def described(optimizer: Optimizer) -> dict[str, Any]:
 
 def _unwritable(name: str, part: Any) -> dict[str, str]:
     r"""Return what of a part cannot be written down, by argument."""
-    if type(part) not in VALUES.values():
-        return {name: f"a {type(part).__name__} of your own"}
+    kind = type(part)
+    if kind not in VALUES.values():
+        is_ours = kind.__module__.startswith("botorch_bkb.")
+        return {name: f"a {kind.__name__}{'' if is_ours else ' of your own'}"}
     problems = {}
     for field in fields(part):
         try:

@@ -8,6 +8,7 @@ from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.confidence import Confidence, Fixed, widths
 from botorch_bkb.confidence.confidence import checked_width
+from botorch_bkb.units import RewardUnits
 from tests.confidence.support import progress
 
 
@@ -100,8 +101,10 @@ def test_the_norm_at_the_start(norm, start, doubles):
 
 
 def test_the_noise_bound_is_in_units_of_the_rewards():
-    assert Confidence().noise_in_model(0.04, scale=10.0) == pytest.approx(0.2)
-    assert Confidence(noise_bound=3.0).noise_in_model(0.04, scale=10.0) == pytest.approx(0.3)
+    assert Confidence().noise_in_model(0.04, RewardUnits(1.0, 10.0)) == pytest.approx(0.2)
+    assert Confidence(noise_bound=3.0).noise_in_model(
+        0.04, RewardUnits(1.0, 10.0)
+    ) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("width", [-1e-9, math.nan, math.inf])

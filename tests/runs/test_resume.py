@@ -298,12 +298,22 @@ def calls_of_a_life(make, folder, budget, **options):
     return int(log.read_text().split()[-1])
 
 
-def killed_again_and_again(make, path, log, budget, rng, calls, **options):
-    r"""Return how often it was killed before it came to its end."""
+def killed_again_and_again(make, path, log, budget, rng, longest, **options):
+    r"""Return how often it was killed before it came to its end.
+
+    Args:
+        make: Function that makes the optimizer.
+        path: Path of the journal.
+        log: Path of the log.
+        budget: Number of points.
+        rng: Source of randomness.
+        longest: Number of calls and returns after which the first process is killed, at most.
+        options: Further arguments of ``run``.
+    """
     kills = 0
     while True:
         # Longer and longer, so that it comes to its end although it repeats its past each time.
-        after = 1 + int(rng.uniform(0, calls * 1.08**kills))
+        after = 1 + int(rng.uniform(0, longest * 1.08**kills))
         if lives(make, path, log, budget, Death(after, rng.uniform(1e-6, DELAY)), **options):
             return kills
         kills += 1
@@ -350,10 +360,10 @@ def test_an_asynchronous_run_killed_at_any_moment(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "budget", "kills", "snapshots", "distinct"),
+    ("make", "budget", "kills", "share", "snapshots", "distinct"),
     [
-        pytest.param(bbkb, 150, 100, 1.0, False, id="replayed"),
-        pytest.param(bbkb, 150, 60, 0.0, False, id="from snapshots"),
+        pytest.param(bbkb, 150, 100, 1.0, 1.0, False, id="replayed"),
+        pytest.param(bbkb, 150, 60, 0.25, 0.0, False, id="from snapshots"),
         pytest.param(
             lambda: BKB(
                 bounds=BOUNDS,
@@ -364,20 +374,23 @@ def test_an_asynchronous_run_killed_at_any_moment(tmp_path):
             ),
             30,
             40,
+            0.25,
             0.0,
             True,
             id="box",
         ),
     ],
 )
-def test_killed_at_any_moment(make, budget, kills, snapshots, distinct, tmp_path, monkeypatch):
+def test_killed_at_any_moment(
+    make, budget, kills, share, snapshots, distinct, tmp_path, monkeypatch
+):
     monkeypatch.setattr(loop, "SNAPSHOT_SECONDS", snapshots)
     monkeypatch.setattr(loop, "SNAPSHOT_SHARE", 1e9)
     rng, expected, count = random.Random(0), run(make(), value, budget), 0
-    calls = calls_of_a_life(make, tmp_path, budget)
+    longest = share * calls_of_a_life(make, tmp_path, budget)
     for i in itertools.count():
         path, log = tmp_path / f"{i}.sqlite", tmp_path / f"{i}.log"
-        count += killed_again_and_again(make, path, log, budget, rng, calls)
+        count += killed_again_and_again(make, path, log, budget, rng, longest)
         check_against_the_log(path, log, distinct)
         result = resume(path, lambda X: pytest.fail("evaluated again"), progress=False)
         assert torch.equal(result.X, expected.X) and torch.equal(result.Y, expected.Y)
