@@ -100,6 +100,14 @@ class DictionaryRule(InducingPointAllocator):
         >>> X = torch.linspace(0, 1, 20, dtype=torch.float64).unsqueeze(-1)
         >>> DTCGP(X, X.sin(), dictionary=Newest(3)).dictionary_indices
         tensor([17, 18, 19])
+
+        An optimizer takes the same rule. It calls :meth:`draw`, which sees scores and counts, too:
+
+        >>> from botorch_bkb import BKB
+        >>> optimizer = BKB(X, dictionary=Newest(3), seed=0)
+        >>> optimizer.tell(range(20), X.sin())
+        >>> len(optimizer.dictionary)
+        3
     """
 
     #: Noise variance assumed when used as a BoTorch allocator, where there is no likelihood.
