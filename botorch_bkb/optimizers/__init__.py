@@ -1,5 +1,6 @@
 r"""Optimizers: ask, tell and best, and the algorithms as combinations of parts."""
 
+from botorch_bkb.domains import Suggestion
 from botorch_bkb.optimizers.algorithms import (
     ALGORITHMS,
     BBKB,
@@ -42,4 +43,5 @@ __all__ = [
     "MiniGPUCB",
     "Optimizer",
     "Parts",
+    "Suggestion",
 ]
