@@ -119,8 +119,11 @@ class ArmTable:
         self.sums = zeros.clone() if sums is None else zeros + sums
         self._prior = kernel_diagonal(kernel, X)
         self._rebuild(dictionary)
+        self._start_log(dictionary)
+
+    def _start_log(self, dictionary: Tensor) -> None:
         rows = self.pulled
-        self.log = TableLog(len(X), dictionary, rows, self.counts[rows], self.sums[rows])
+        self.log = TableLog(len(self.X), dictionary, rows, self.counts[rows], self.sums[rows])
 
     @classmethod
     def from_log(
@@ -311,8 +314,7 @@ class ArmTable:
             self.slide(dictionary)
             return
         self._rebuild(dictionary)
-        rows = self.pulled
-        self.log = TableLog(len(self.X), dictionary, rows, self.counts[rows], self.sums[rows])
+        self._start_log(dictionary)
 
     @torch.no_grad()
     def slide(self, dictionary: Tensor) -> None:

@@ -47,12 +47,14 @@ INSTEAD: dict[str, str] = {
 
 
 def explains_unknown_arguments(init: Init) -> Init:
-    r"""Decorate a constructor so that unknown keyword arguments raise a helpful ``TypeError``."""
-    known = {
-        name
-        for name, parameter in inspect.signature(init).parameters.items()
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    } - {"self"}
+    r"""Decorate a constructor so that unknown keyword arguments raise a helpful ``TypeError``.
+
+    A constructor with ``**kwargs`` is left as it is: the one to which it passes them checks.
+    """
+    parameters = inspect.signature(init).parameters
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return init
+    known = set(parameters) - {"self"}
 
     @functools.wraps(init)
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -50,13 +50,13 @@ class OptimizerBase:
     def _begin(self, parts: Parts, seed: int | None) -> None:
         warn_of_single_precision("Inputs", parts.domain.extent)
         self.seed, self._generator = seed, seeded_generator(seed)
+        self._updater = Updater(parts, self._generator)
         self._use(parts)
         self._state = initial_state(parts, self._generator)
 
     def _use(self, parts: Parts) -> None:
         r"""Take on parts; what was computed with others is forgotten."""
-        self.parts = parts
-        self._updater = Updater(parts, self._generator)
+        self.parts = self._updater.parts = parts
         self._models = BeliefModels(parts.domain.index.X)
         self._cached_table: ArmTable | None = None
         self._cached_batch: Batch | None = None

@@ -234,3 +234,14 @@ def test_a_box_with_its_options_is_a_domain():
     options = {"num_initial": 3, "discrete_dims": {1: [0.0, 1.0]}}
     composed = Optimizer(Box(BOUNDS, **options), seed=0)
     assert observed(flat, 3) == observed(composed, 3)
+
+
+def test_a_subclass_may_pass_its_keywords_on():
+    class Mine(ALGORITHMS["BBKB"]):
+        def __init__(self, arms, *, mine=1, **kwargs):
+            super().__init__(arms, **kwargs)
+
+    mine = Mine(ARMS, mine=2, **GIVEN, seed=0)
+    assert observed(mine) == observed(ALGORITHMS["BBKB"](ARMS, **GIVEN, seed=0))
+    with pytest.raises(TypeError, match="Mine has no argument 'kernel': it is called covar_module"):
+        Mine(ARMS, kernel=RBFKernel())

@@ -2,6 +2,8 @@ r"""When dictionaries are drawn and hyperparameters are fitted."""
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 
@@ -90,3 +92,14 @@ def test_new_hyperparameters_score_all_points_at_once(problem):
     optimizer.tell(torch.arange(30), problem.f[:30])
     saved = optimizer.state_dict()["confidence"]
     assert saved["log_sum_3"] == pytest.approx(3 * saved["log_sum"])
+
+
+def test_the_cap_warns_once_also_after_an_exchange_of_arms(problem):
+    optimizer = make(problem, max_dictionary=3)
+    with pytest.warns(match="max_dictionary"):
+        optimizer.tell(torch.arange(20), problem.f[:20])
+    optimizer.set_arms(problem.arms[:40])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer.tell(torch.arange(20, 40), problem.f[20:40])
+    assert len(optimizer.dictionary) == 3
