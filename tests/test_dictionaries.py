@@ -22,7 +22,7 @@ from botorch_bkb import (
     InformationThreshold,
     RidgeLeverageSampling,
 )
-from botorch_bkb.confidence import bbkb_oversampling
+from botorch_bkb.confidence import bbkb_oversampling, bkb_oversampling
 from botorch_bkb.dictionaries import (
     ObservedInputs,
     as_rule,
@@ -425,9 +425,11 @@ class TestOversamplingOfTheTheorems:
 
     def test_depends_on_delta_and_delay(self):
         rule = RidgeLeverageSampling("theory", horizon=100)
-        assert rule.at_theory(0.1, 2.0).rate == bbkb_oversampling(100, 0.1, 2.0)
+        assert rule.at_theory(0.1, 2.0, 0.5).rate == pytest.approx(bbkb_oversampling(100, 0.1, 2.0))
+        finer = rule.at_theory(0.1, 2.0, 0.2)
+        assert finer.rate == pytest.approx(2 * bkb_oversampling(100, 0.1, accuracy=0.2))
         given = RidgeLeverageSampling(3.0, horizon=100)
-        assert given.at_theory(0.1, 2.0) is given
+        assert given.at_theory(0.1, 2.0, 0.5) is given
 
     def test_a_model_cannot_know_it(self):
         X = inputs(5)
@@ -435,7 +437,7 @@ class TestOversamplingOfTheTheorems:
             RidgeLeverageSampling("theory", horizon=100).select(X, kernel(), noise(X))
 
     def test_is_raised_when_a_run_outlasts_its_horizon(self):
-        rule = RidgeLeverageSampling("theory", horizon=100).at_theory(0.1, 2.0)
+        rule = RidgeLeverageSampling("theory", horizon=100).at_theory(0.1, 2.0, 0.5)
         assert rule.outlasting(100, 0.1) is rule
         for num, horizon in ((101, 200), (200, 200), (201, 400), (799, 800)):
             longer = rule.outlasting(num, 0.1)

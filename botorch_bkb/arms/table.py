@@ -203,6 +203,23 @@ class ArmTable:
         """
         return self._factor.log_determinant
 
+    @property
+    def unexplained(self) -> Tensor:
+        r"""The prior variance of the pulled rows that the dictionary leaves unexplained.
+
+        For each of :attr:`pulled` it is ``c r / lambda``, with ``c`` pulls and the residual ``r``.
+        """
+        rows = self.pulled
+        return self.counts[rows] * self.residual(rows) / self.noise_var
+
+    @property
+    def misfit(self) -> float:
+        r"""The misfit ``lambda y'(Q + lambda I)^-1 y`` of the mean rewards of distinct rows."""
+        rows = self.pulled
+        sums = self.sums[rows]
+        gaps = sums / self.counts[rows] - self.mean()[rows]
+        return max(0.0, float(sums @ gaps))
+
     def coordinates(self, rows: Tensor | slice | int) -> Tensor:
         r"""Return the coordinates ``z`` of some rows, ``... x slots``, in the dtype of ``X``."""
         if self._Z is not None:

@@ -28,6 +28,7 @@ class Batch(ABC):
         threshold: The score that a pick must exceed to be informative. By default all picks are.
         ends_uninformed: Whether an uninformative pick ends the batch. Such a pick does not change
             the belief, so the same row would be picked again.
+        first: The row of the first pick, where it does not depend on the belief.
 
     Attributes:
         picks: Rows picked so far, in order. Rows may repeat.
@@ -64,10 +65,11 @@ class Batch(ABC):
         given_up: Sequence[int] = (),
         threshold: float | None = None,
         ends_uninformed: bool = False,
+        first: int | None = None,
     ) -> None:
         self.table, self.rule, self.threshold = table, rule, threshold
         self.stragglers, self.given_up = tuple(stragglers), tuple(given_up)
-        self.ends_uninformed = ends_uninformed
+        self.ends_uninformed, self.first = ends_uninformed, first
         self.num_arms = len(table.X) if num_arms is None else num_arms
         self.picks: list[int] = []
         self.scores: list[float] = []
@@ -91,7 +93,8 @@ class Batch(ABC):
             self._held -= 1
             self._record(self.picks[-1], self.scores[-1], self.informative[-1])
             return self.picks[-1]
-        return self._take(self._choose())
+        is_given = self.first is not None and not self.picks
+        return self._take(self.first if is_given else self._choose())  # type: ignore[arg-type]
 
     def _take(self, row: int) -> int:
         score = self._score_at_start(row)

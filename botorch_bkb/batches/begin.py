@@ -35,7 +35,7 @@ def begin_batch(domain: Domain, context: BatchContext) -> Batch:
 @begin_batch.register
 def _(domain: Arms, context: BatchContext) -> Batch:
     table, rule, width = context.table, context.rule, context.record.width
-    options = {"num_arms": len(domain.arms), **context.options}
+    options = {"num_arms": len(domain.arms), "first": context.first_row, **context.options}
     acquisition = context.acquisition
     if isinstance(acquisition, Thompson):
         return ThompsonBatch(table, rule, context.generator(), **options)

@@ -67,6 +67,18 @@ class BatchContext:
             "ends_uninformed": threshold.ends_batch,
         }
 
+    @property
+    def first_row(self) -> int | None:
+        r"""The first pick of a run over arms, drawn when it began; None later.
+
+        Reference:
+            Calandriello et al., COLT 2019 and ICML 2020. (Algorithm 1 of BKB and of BBKB.)
+        """
+        record = self.record
+        if self.state.history.num_observations or record.stragglers or record.given_up:
+            return None
+        return int(self.state.table.dictionary[0])
+
     def generator(self) -> torch.Generator:
         r"""Return the batch's own source of randomness."""
         return torch.Generator().manual_seed(self.record.seed)

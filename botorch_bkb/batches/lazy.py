@@ -90,6 +90,9 @@ class LazyBatch(Batch):
             self._add_pick(row)
         self._add_given_up()
         self._new_pool()
+        if self.first is not None:
+            row = self.first
+            self._add_to_pool(row, float(self._mean[row]), float(self._var[row]))
 
     def _add_given_up(self) -> None:
         if self.given_up:
@@ -123,6 +126,10 @@ class LazyBatch(Batch):
     def _hallucinate(self, row: int) -> None:
         gain, arm = self._add_pick(row), self._pool[row]  # the gain gives the pick's own variance
         self._update(arm, arm.var - gain**2 / (self.table.noise_var + gain))
+        if self._heap[0][1] != row:  # the first pick, which need not be at the top
+            self._heap = [self._entry(*item) for item in self._pool.items()]
+            heapq.heapify(self._heap)
+            return
         heapq.heapreplace(self._heap, self._entry(row, arm))
 
     def _score_now(self, row: int) -> float:

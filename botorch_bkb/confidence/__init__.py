@@ -7,6 +7,7 @@ from botorch_bkb.confidence.regret import (
     bkb_oversampling,
     bkb_regret,
 )
+from botorch_bkb.confidence.self_normalised import anytime, anytime_exact
 from botorch_bkb.confidence.theorems import (
     bbkb,
     bkb,
@@ -24,6 +25,8 @@ __all__ = [
     "Fixed",
     "Progress",
     "Width",
+    "anytime",
+    "anytime_exact",
     "bbkb",
     "bbkb_oversampling",
     "bbkb_regret",

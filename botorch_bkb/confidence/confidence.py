@@ -14,8 +14,10 @@ from botorch_bkb.validation import check_between
 
 #: Failure probability, unless the user says otherwise.
 DELTA = 0.1
+#: ``eps`` of the papers' theorems, unless the user says otherwise.
+ACCURACY = 0.5
 #: Names that ``width`` may have.
-NAMES = ("heuristic", "information", "theory")
+NAMES = ("heuristic", "information", "theory", "paper")
 
 
 @dataclass(frozen=True)
@@ -25,16 +27,20 @@ class Confidence:
     Args:
         width: ``"heuristic"`` (two posterior standard deviations; one and a half over a box that
             is searched by BoTorch's optimizers), ``"information"`` (the theorems' shape without
-            their constants), ``"theory"`` (the theorem for the dictionary and batch rule), a number
-            of posterior standard deviations, or a function of
-            :class:`~botorch_bkb.confidence.Progress`. None means information where kernel, noise
-            and ``norm_bound`` are given, and heuristic otherwise.
+            their constants), ``"theory"`` (the tightest bound that is proved for the dictionary and
+            batch rule), ``"paper"`` (the bound of the paper's own theorem), a number of posterior
+            standard deviations, or a function of :class:`~botorch_bkb.confidence.Progress`. None
+            means information where kernel, noise and ``norm_bound`` are given, and heuristic
+            otherwise.
         delta: Failure probability of the bounds.
         norm_bound: Bound ``F`` on the norm of the function. ``"double"`` starts at 1 and doubles
             whenever an observation falls outside its interval by more than noise explains. None
             means 1.
         noise_bound: ``xi``, a bound on the noise standard deviation in units of the rewards;
             ``sqrt(noise_var)`` by default.
+        accuracy: ``eps`` of the papers' theorems, in (0, 1). It is used by ``width="paper"`` and
+            ``oversampling="theory"``: smaller values ask for larger dictionaries and give narrower
+            bounds.
 
     Example:
         A custom width grows with the number of observations:
@@ -57,10 +63,12 @@ class Confidence:
     delta: float = DELTA
     norm_bound: float | str | None = None
     noise_bound: float | None = None
+    accuracy: float = ACCURACY
 
     def __post_init__(self) -> None:
         check_between("delta", self.delta, 0, 1)
         check_between("noise_bound", self.noise_bound, 0, math.inf)
+        check_between("accuracy", self.accuracy, 0, 1)
         norm, width = self.norm_bound, self.width
         is_norm = isinstance(norm, (int, float)) and 0 <= norm < math.inf
         if not (norm is None or norm == "double" or is_norm):
@@ -71,8 +79,9 @@ class Confidence:
         is_width = isinstance(width, (int, float)) and 0 <= width < math.inf
         if not (width is None or width in NAMES or callable(width) or is_width):
             raise InputDataError(
-                'width must be "heuristic", "information", "theory", a number of posterior '
-                "standard deviations that is not negative, or a function of the progress, got "
+                'width must be "heuristic", "information", "theory", "paper", a number of '
+                "posterior standard deviations that is not negative, or a function of the "
+                "progress, got "
                 f"{width!r}."
             )
 
@@ -86,38 +95,55 @@ class Confidence:
         r"""Whether ``F`` is doubled when an observation asks for it."""
         return self.norm_bound == "double"
 
-    def rule(self, *, is_given: bool, heuristic: float, theorem: Width | None) -> Width:
+    @property
+    def has_guarantee(self) -> bool:
+        r"""Whether a bound that is proved was asked for by name."""
+        return self.width in ("theory", "paper")
+
+    def rule(
+        self, *, is_given: bool, heuristic: float, theory: Width | None, paper: Width | None
+    ) -> Width:
         r"""Return the width as a function of the progress.
 
         Args:
             is_given: Whether kernel and noise are given.
             heuristic: The heuristic width, in posterior standard deviations.
-            theorem: The theorem's width; None where no theorem covers the other parts.
+            theory: The tightest width that is proved; None where none covers the other parts.
+            paper: The width of the paper's own theorem; None where there is none.
         """
         width = self.width
         if width is None:
             width = "information" if is_given and self.norm_bound is not None else "heuristic"
         if width == "information":
             return widths.information
-        if width == "theory":
-            if theorem is None:
+        if self.has_guarantee:
+            proved = theory if width == "theory" else paper
+            if proved is None:
                 raise InputDataError(
-                    'width="theory" was asked for, but no theorem covers this dictionary: use '
+                    f"width={width!r} was asked for, but no theorem covers this dictionary: use "
                     "RidgeLeverageSampling, AllPoints or InformationThreshold, or another width."
                 )
-            return theorem
+            return proved
         if callable(width):
             return width
         return Fixed(heuristic if isinstance(width, str) else float(width))
 
-    def check_effects(self, rule: Width, *, uses_norm: bool, uses_delta: bool) -> None:
-        r"""Raise where an argument has no effect on a constant width.
+    def check_effects(
+        self, rule: Width, *, uses_norm: bool, uses_delta: bool, uses_accuracy: bool
+    ) -> None:
+        r"""Raise where an argument has no effect.
 
         Args:
             rule: The width as a function of the progress.
             uses_norm: Whether another part uses ``norm_bound``.
             uses_delta: Whether another part uses ``delta``.
+            uses_accuracy: Whether another part uses ``accuracy``.
         """
+        if self.accuracy != ACCURACY and self.width != "paper" and not uses_accuracy:
+            raise InputDataError(
+                f"accuracy has no effect, got {self.accuracy}: it belongs to the papers' theorems, "
+                'width="paper" and oversampling="theory".'
+            )
         if not isinstance(rule, Fixed):
             return
         if self.doubles_norm:

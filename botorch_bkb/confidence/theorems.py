@@ -9,6 +9,8 @@ Guarantees and practice are far apart. With little noise the information gain is
 theorem's width then fills the space, where a fixed width of two standard deviations exploits. With
 rewards far outside the prior's scale a fixed width gets stuck where the theorem's does not.
 
+The bounds that hold for any dictionary are in :mod:`botorch_bkb.confidence.self_normalised`.
+
 References:
     BKB: Calandriello et al., COLT 2019. BBKB: Calandriello et al., ICML 2020. Exact posterior:
     Abbasi-Yadkori, 2012; Chowdhury, Gopalan, ICML 2017. Compressed GP bandits: Bedi et al., 2020,
@@ -61,10 +63,16 @@ def bkb(
 
     .. code-block:: text
 
-        2 xi sqrt( alpha log(kappa^2 t) d_eff + log(1/delta) ) + (1 + 1/sqrt(1-eps)) sqrt(lambda) F
+        2 xi sqrt( alpha (1 + log(1 + kappa^2 t / lambda)) d_eff + log(1/delta) )
+            + (1 + 1/sqrt(1-eps)) sqrt(lambda) F
 
     with ``alpha = (1+eps)/(1-eps)``. The bound holds for all steps and arms at once with
     probability ``1 - delta`` if the oversampling is at least :func:`bkb_oversampling`.
+
+    The paper prints ``log(kappa^2 t)``, which depends on the units of the rewards and is no bound
+    in small ones. It stands for a bound on a log-determinant. Each eigenvalue ``a`` of
+    ``K / lambda`` has ``log(1 + a) <= a / (1 + a) (1 + log(1 + a))``, so that
+    ``log det(K / lambda + I) <= d_eff (1 + log(1 + kappa^2 t / lambda))``.
 
     Args:
         effective_dimension: ``sum_s tau_t(x_s)`` over the pulls, under the current model.
@@ -81,29 +89,57 @@ def bkb(
         >>> round(bkb(0.0, 1, **noise, norm_bound=0.0, delta=math.exp(-4)), 12)
         4.0
     """
-    alpha = (1 + accuracy) / (1 - accuracy)
-    # log(kappa^2 t) stands for a log-determinant, which is never negative.
-    gain = math.log(max(1.0, kernel_bound * num_observations)) * effective_dimension
-    bias = (1 + 1 / math.sqrt(1 - accuracy)) * math.sqrt(noise_var) * norm_bound
-    return 2 * noise_bound * math.sqrt(alpha * gain + math.log(1 / delta)) + bias
+    gain = effective_dimension * (1 + math.log1p(kernel_bound * num_observations / noise_var))
+    spread = 2 * noise_bound * math.sqrt(alpha(accuracy) * gain + math.log(1 / delta))
+    return spread + _bias(accuracy, noise_var, norm_bound)
+
+
+def alpha(accuracy: float) -> float:
+    r"""Return ``(1 + eps) / (1 - eps)``, the accuracy factor of the variances (BKB, Theorem 1).
+
+    Args:
+        accuracy: ``eps`` in (0, 1).
+
+    Example:
+        >>> alpha(0.5)
+        3.0
+    """
+    return (1 + accuracy) / (1 - accuracy)
+
+
+def _bias(accuracy: float, noise_var: float, norm_bound: float) -> float:
+    return (1 + 1 / math.sqrt(1 - accuracy)) * math.sqrt(noise_var) * norm_bound
 
 
 def bbkb(
-    log_sum: float, *, noise_var: float, noise_bound: float, norm_bound: float, delta: float
+    log_sum: float,
+    *,
+    noise_var: float,
+    noise_bound: float,
+    norm_bound: float,
+    delta: float,
+    accuracy: float = 0.5,
 ) -> float:
     r"""Return ``beta~_fb`` of BBKB, Theorem 2. The width of a batch is ``C~`` times this value.
 
     .. code-block:: text
 
-        2 xi sqrt(sum_s log(1 + 3 tau_{fb[s-1]}(x_s)) + log(1/delta)) + (1 + sqrt 2) sqrt(lambda) F
+        2 xi sqrt( sum_s log(1 + alpha tau_{fb[s-1]}(x_s)) + log(1/delta) )
+            + (1 + 1/sqrt(1-eps)) sqrt(lambda) F
+
+    The paper has ``eps = 1/2``, hence ``alpha = 3`` and ``1 + sqrt 2``. It asks for a ``lambda`` of
+    at least 1. Every model has units in which that holds. Dividing rewards and noise by
+    ``sqrt(lambda)``, and the kernel by ``lambda``, changes neither ``F`` nor the width in standard
+    deviations.
 
     Args:
-        log_sum: ``sum_s log(1 + 3 tau)``. Each score is that of a point under the model that chose
-            it. It is logged at selection and never computed again.
+        log_sum: ``sum_s log(1 + alpha tau)``. Each score is that of a point under the model that
+            chose it. It is logged at selection and never computed again.
         noise_var: ``lambda``.
         noise_bound: ``xi``.
         norm_bound: ``F``.
         delta: Failure probability.
+        accuracy: ``eps`` in (0, 1).
 
     Example:
         >>> noise = {"noise_var": 4.0, "noise_bound": 2.0}
@@ -111,7 +147,7 @@ def bbkb(
         8.828
     """
     spread = 2 * noise_bound * math.sqrt(log_sum + math.log(1 / delta))
-    return spread + (1 + math.sqrt(2)) * math.sqrt(noise_var) * norm_bound
+    return spread + _bias(accuracy, noise_var, norm_bound)
 
 
 def exact(
@@ -236,32 +272,30 @@ def finite_set(num_arms: int, num_observations: int, delta: float) -> float:
 
 
 def box(
-    dim: int,
-    num_observations: int,
-    delta: float,
-    *,
-    side: float = 1.0,
-    tail: float = 1.0,
-    slope: float = 1.0,
+    dim: int, num_observations: int, delta: float, *, slope: float, log_tail: float = 0.0
 ) -> float:
-    r"""Return the width of Theorem 3.2 ii, for the box ``[0, r]^d``, in standard deviations.
+    r"""Return the width of Theorem 3.2 ii, for a box, in standard deviations.
 
     The width is ``sqrt(beta_t)`` with
 
     .. code-block:: text
 
-        beta_t = 2 log(2 pi^2 t^2 / (3 delta)) + 2 d log( t^2 d b r sqrt(log(4 d a / delta)) )
+        beta_t = 2 log(2 pi^2 t^2 / (3 delta)) + 2 d log( t^2 d b sqrt(log(4 d a / delta)) )
+
+    for the unit cube and a prior of variance one. A partial derivative exceeds ``L`` somewhere in
+    the cube with probability at most ``a exp(-L^2 / b^2)``. The paper has the box ``[0, r]^d``,
+    whose side is part of ``b`` here. :func:`~botorch_bkb.confidence.slopes.slope_and_tail` derives
+    ``a`` and ``b`` from a kernel.
 
     Args:
         dim: ``d``.
         num_observations: ``t``.
         delta: Failure probability.
-        side: ``r``.
-        tail: ``a``; partial derivatives exceed ``L`` with probability ``a exp(-L^2 / b^2)``.
         slope: ``b``.
+        log_tail: ``log a``.
 
     Example:
-        >>> round(box(2, 10, delta=0.1), 3)
+        >>> round(box(2, 10, delta=0.1, slope=1.0), 3)
         6.46
 
     Reference:
@@ -269,5 +303,6 @@ def box(
         2010.)
     """
     t = num_observations
-    grid = t**2 * dim * slope * side * math.sqrt(math.log(4 * dim * tail / delta))
+    # Never below one: a coarser grid than one point would be none.
+    grid = max(1.0, t**2 * dim * slope * math.sqrt(math.log(4 * dim / delta) + log_tail))
     return math.sqrt(2 * math.log(2 * math.pi**2 * t**2 / (3 * delta)) + 2 * dim * math.log(grid))

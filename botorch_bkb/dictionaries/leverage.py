@@ -11,7 +11,7 @@ from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import BotorchWarning
 from torch import Tensor
 
-from botorch_bkb.confidence.regret import bbkb_oversampling
+from botorch_bkb.confidence.regret import bkb_oversampling
 from botorch_bkb.dictionaries.observed import Draw, ObservedInputs, highest_scores
 from botorch_bkb.dictionaries.rule import (
     Candidates,
@@ -116,6 +116,11 @@ class RidgeLeverageSampling(DictionaryRule):
         return self.coupled
 
     @property
+    def is_at_theory(self) -> bool:
+        r"""Whether the oversampling is that of the theorems."""
+        return self.oversampling == THEORY
+
+    @property
     def rate(self) -> float:
         r"""The oversampling as a number.
 
@@ -130,17 +135,20 @@ class RidgeLeverageSampling(DictionaryRule):
             )
         return self.oversampling
 
-    def at_theory(self, delta: float, delay: float) -> RidgeLeverageSampling:
+    def at_theory(self, delta: float, delay: float, accuracy: float) -> RidgeLeverageSampling:
         r"""Return the rule with ``"theory"`` replaced by the oversampling of the theorems.
+
+        It is BKB's oversampling times the delay. For ``accuracy=0.5`` this is BBKB's.
 
         Args:
             delta: Failure probability.
             delay: The factor by which variances may fall before the dictionary is drawn again.
+            accuracy: ``eps`` of the theorems.
         """
         if self.oversampling != THEORY:
             return self
         assert self.horizon is not None
-        return replace(self, oversampling=bbkb_oversampling(self.horizon, delta, delay))
+        return replace(self, oversampling=delay * bkb_oversampling(self.horizon, delta, accuracy))
 
     def outlasting(self, num_observations: int, delta: float) -> RidgeLeverageSampling:
         r"""Return the rule with the horizon doubled until it is at least ``num_observations``.

@@ -29,6 +29,7 @@ from botorch_bkb.optimizers.arguments import explains_unknown_arguments
 from botorch_bkb.optimizers.asking import suggest, with_new_rows
 from botorch_bkb.optimizers.base import OptimizerBase
 from botorch_bkb.optimizers.parts import Parts
+from botorch_bkb.optimizers.recommending import recommended
 from botorch_bkb.optimizers.results import BatchCompleteError, Best, ConvergedError, Convergence
 from botorch_bkb.optimizers.saving import load, save
 from botorch_bkb.optimizers.tables import build_table, compacted, moved
@@ -49,19 +50,19 @@ class Optimizer(OptimizerBase):
     The algorithms of the papers are combinations of parts, with flat keyword arguments:
 
     ========================  ==========  ===========  =========================================
-    class                     dictionary  batch rule   ``width="theory"``
+    class                     dictionary  batch rule   ``width="theory"`` (and ``"paper"``)
     ========================  ==========  ===========  =========================================
-    :class:`GPUCB`            everything  one          self-normalised bound of the exact GP
+    :class:`GPUCB`            everything  one          anytime bound (Abbasi-Yadkori's)
     :class:`MiniGPUCB`        everything  hold         the same
     :class:`GPBUCB`           everything  product      the same times ``sqrt(C)``
-    :class:`BKB`              sampled     one          BKB, Theorem 2
-    :class:`BBKB`             sampled     sum          BBKB, Theorem 2
+    :class:`BKB`              sampled     one          anytime bound (BKB, Theorem 2)
+    :class:`BBKB`             sampled     sum          times ``sqrt(C)`` (BBKB, Theorem 2)
     :class:`EpsilonGreedy`    sampled     sum          (picks use no width)
     :class:`CompressedUCB`    threshold   one          compressed GP bandits, Theorem 3.2
     :class:`CompressedEI`     threshold   one          (picks use no width)
     :class:`CompressedMPI`    threshold   one          (picks use no width)
-    :class:`AdaBKB`           sampled     one          BKB, Theorem 2, over the cells of a tree
-    :class:`AdaBBKB`          sampled     sum          BBKB, Theorem 2, likewise
+    :class:`AdaBKB`           sampled     one          as BKB, over the cells of a tree
+    :class:`AdaBBKB`          sampled     sum          as BBKB, likewise
     ========================  ==========  ===========  =========================================
 
     Units: rewards, ``noise_var``, ``Yvar`` and :meth:`best` are in units of the rewards. If kernel
@@ -69,11 +70,12 @@ class Optimizer(OptimizerBase):
     Otherwise rewards are standardised. Then ``norm_bound`` and a given ``covar_module`` refer to
     standardised rewards, and BoTorch's default kernel to inputs scaled to the unit cube.
 
-    What is proved: bounds hold at all arms and steps with probability ``1 - delta``, and the regret
-    is sublinear, by the theorem in the table. This needs ``width="theory"``, given kernel and
-    noise, ``norm_bound`` a bound on the norm of the function, and for sampled dictionaries
-    ``oversampling="theory"`` and ``coupled=False``. Everything else, the defaults included, is
-    heuristic: the theorems' widths and oversampling are far larger than what works best.
+    What is proved: with ``width="theory"``, given kernel and noise and ``norm_bound`` a bound on
+    the norm of the function, all bounds hold at all points and steps with probability ``1 -
+    delta``. This is true for every dictionary
+    (:mod:`botorch_bkb.confidence.self_normalised`). The papers also prove that the regret is
+    sublinear, for sampled dictionaries with ``oversampling="theory"`` and ``coupled=False``.
+    Everything else, the defaults included, is heuristic.
 
     Args:
         domain: An :class:`~botorch_bkb.domains.Arms`, :class:`~botorch_bkb.domains.Box` or
@@ -314,38 +316,47 @@ class Optimizer(OptimizerBase):
 
     # ------------------------------------------------------------------ the recommendation
 
-    def best(self) -> Best:
-        r"""Return the arm of highest posterior mean, with its confidence interval.
+    @torch.no_grad()
+    def best(self, by: str = "mean") -> Best:
+        r"""Return the recommended arm, with its confidence interval.
 
-        Over a box it is the best of the points that were observed.
+        Over a box it is one of the points that were observed.
+
+        Args:
+            by: ``"mean"``: the arm of highest posterior mean. ``"lower"``: the arm of highest lower
+                confidence bound, whose regret :meth:`gap` bounds. ``"past"``: a uniformly drawn
+                past pull. Its expected regret is the average regret of the run, which the papers'
+                theorems bound. The draw depends on the seed and the state of the run alone.
 
         Example:
             >>> import torch
             >>> from botorch_bkb import GPUCB
             >>> optimizer = GPUCB(torch.eye(9, dtype=torch.float64), seed=0)
             >>> optimizer.tell([3, 4], [1.0, 2.0])
-            >>> optimizer.best().index
-            4
+            >>> optimizer.best().index, optimizer.best(by="past").index in (3, 4)
+            (4, True)
         """
         if not self.num_observations:
             raise InputDataError("There is no best point before the first result: tell one first.")
-        state, table = self._state, self._table()
+        state, table, width = self._state, self._table(), self.width_now
         every = torch.arange(len(table.X), device=table.X.device)
         rows = every[self.domain.candidates(state.history.rows)]
-        mean, var = (t[rows] for t in table.moments())
-        i = int(mean.argmax())
-        half = self.width_now * var[i].sqrt()
-        ends = torch.stack([mean[i], mean[i] - half, mean[i] + half])
-        middle, lower, upper = state.hyper.units.to_rewards(ends).tolist()
-        X = state.observations.inputs(self.domain.index.X, rows[i : i + 1]).squeeze(0)
-        index = self.domain.indices(rows[i])
+        row = int(recommended(by, rows, table, width, state))
+        mean, var = (t[row] for t in table.moments())
+        half = width * var.sqrt()
+        middle, lower, upper = state.hyper.units.to_rewards(
+            torch.stack([mean, mean - half, mean + half])
+        ).tolist()
+        chosen = every[row : row + 1]
+        X = state.observations.inputs(self.domain.index.X, chosen).squeeze(0)
+        index = self.domain.indices(chosen)
         return Best(None if index is None else int(index), X, middle, lower, upper)
 
     @torch.no_grad()
     def gap(self) -> float:
         r"""Return the highest upper bound minus the best lower bound, in units of the rewards.
 
-        If all intervals hold, no point is better by more than the one with that lower bound. For a
+        If all intervals hold, no point is better by more than ``best(by="lower")``. For a
         width with a guarantee they hold with probability ``1 - delta``. Over a box the highest
         bound is the highest one that BoTorch's optimizer finds.
         """

@@ -2,16 +2,22 @@ r"""``Parts``: the six parts of an optimizer, and what follows from them togethe
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.warnings import InputDataWarning
+from gpytorch.kernels import Kernel
+from torch import Tensor
 
 from botorch_bkb.acquisition import UCB, Acquisition
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches import BatchRule, HoldingRule, OneAtATime
-from botorch_bkb.confidence import Confidence, Progress, Width, widths
+from botorch_bkb.confidence import Confidence, Fixed, Progress, Width, theorems, widths
 from botorch_bkb.confidence.confidence import checked_width
+from botorch_bkb.confidence.slopes import Slopes, slope_and_tail
 from botorch_bkb.dictionaries import (
     AllPoints,
     DictionaryRule,
@@ -23,6 +29,7 @@ from botorch_bkb.domains import Arms, Domain, Tree
 from botorch_bkb.models import Surrogate
 from botorch_bkb.state.state import State
 from botorch_bkb.units import UnitCube
+from botorch_bkb.validation import level_of_user
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +66,9 @@ class Parts:
             self.width,
             uses_norm=isinstance(self.domain, Tree),
             uses_delta=isinstance(rule, RidgeLeverageSampling) and rule.horizon is not None,
+            uses_accuracy=isinstance(rule, RidgeLeverageSampling) and rule.is_at_theory,
         )
+        self._check_assumptions()
 
     def _check_kinds(self) -> None:
         kinds = {
@@ -78,6 +87,21 @@ class Parts:
                     f"{type(value).__name__}."
                 )
 
+    def _check_assumptions(self) -> None:
+        r"""Check what the theorem of the width assumes; warn of what only the user can know."""
+        if self.width is widths.compressed and not isinstance(self.domain, Arms):
+            self._slopes(self.model.initial(self.domain.index.X).kernel)
+        if not self.confidence.has_guarantee:
+            return
+        unmet = list(unmet_assumptions(self))
+        if unmet:
+            warnings.warn(
+                f'width="{self.confidence.width}" is {THEOREMS[self.width]}. It assumes '
+                f"{' and '.join(unmet)}. Without that its bounds are a heuristic.",
+                InputDataWarning,
+                stacklevel=level_of_user(),
+            )
+
     # ------------------------------------------------------------------ what follows
 
     @cached_property
@@ -86,16 +110,28 @@ class Parts:
         return self.confidence.rule(
             is_given=not self.model.fits,
             heuristic=self.domain.default_width,
-            theorem=theorem_for(self.dictionary, self.batch),
+            theory=theory_for(self.dictionary),
+            paper=paper_for(self.dictionary, self.batch),
         )
 
+    @property
+    def alpha(self) -> float:
+        r"""The accuracy factor of the papers' theorems."""
+        return theorems.alpha(self.confidence.accuracy)
+
     @cached_property
-    def side(self) -> float:
-        r"""The longest side of the domain, as the kernel sees it."""
+    def sides(self) -> Tensor:
+        r"""The ``d`` sides of the domain, as the kernel sees it."""
         X = self.domain.extent
         if self.model.covar_module is None:
             X = UnitCube.around(X).to_unit(X)
-        return float((X.amax(0) - X.amin(0)).max())
+        return X.amax(0) - X.amin(0)
+
+    def _slopes(self, kernel: Kernel) -> Slopes | tuple[None, None]:
+        r"""Return bounds on the derivatives of the function, where the width uses them."""
+        if self.width is widths.compressed and not isinstance(self.domain, Arms):
+            return slope_and_tail(kernel, self.sides)
+        return None, None
 
     @cached_property
     def threshold(self) -> InformationThreshold:
@@ -106,7 +142,8 @@ class Parts:
     def _initial_rule(self) -> DictionaryRule:
         rule = self.dictionary
         if isinstance(rule, RidgeLeverageSampling):
-            return rule.at_theory(self.confidence.delta, self.batch.delay)
+            confidence = self.confidence
+            return rule.at_theory(confidence.delta, self.batch.delay, confidence.accuracy)
         return rule
 
     def dictionary_after(self, num_observations: int) -> DictionaryRule:
@@ -118,36 +155,88 @@ class Parts:
 
     def width_now(self, state: State, table: ArmTable) -> float:
         r"""Return the width of the bounds, in posterior standard deviations."""
+        if isinstance(self.width, Fixed):  # the progress costs a pass over the arms
+            return self.width.width
         return checked_width(self.width, self.progress(state, table))
 
     def progress(self, state: State, table: ArmTable) -> Progress:
         r"""Return what the width may depend on."""
         hyper, domain = state.hyper, self.domain
+        unexplained = table.unexplained
+        slope, log_tail = self._slopes(hyper.kernel)
         return Progress(
             num_observations=state.history.num_observations,
             num_steps=state.observations.num_steps,
             num_arms=len(domain.arms) if isinstance(domain, Arms) else None,
             dim=domain.dim,
-            side=self.side,
             effective_dimension=table.effective_dimension,
             log_sum=state.confidence.log_sum,
-            log_sum_3=state.confidence.log_sum_3,
+            log_sum_alpha=state.confidence.log_sum_alpha,
             log_determinant=table.log_determinant,
+            unexplained=float(unexplained.sum()),
+            log_unexplained=float(unexplained.log1p().sum()),
+            misfit=table.misfit,
             noise_var=hyper.noise_var,
             noise_bound=self.confidence.noise_in_model(hyper.noise_var, hyper.units),
             norm_bound=state.confidence.norm_bound,
             kernel_bound=table.kernel_bound,
             delta=self.confidence.delta,
+            accuracy=self.confidence.accuracy,
             batch_threshold=self.batch.inflation,
+            slope=slope,
+            log_tail=log_tail,
         )
 
 
-def theorem_for(dictionary: DictionaryRule, batch: BatchRule) -> Width | None:
-    r"""Return the theorem's width for a dictionary and a batch rule; None where there is none."""
-    if isinstance(dictionary, InformationThreshold):
+#: What the widths with a guarantee are called.
+THEOREMS: dict[Width, str] = {
+    widths.anytime: "the anytime bound for any dictionary (botorch_bkb.confidence.anytime)",
+    widths.anytime_exact: "Flynn and Reeb's bound (botorch_bkb.confidence.anytime_exact)",
+    widths.bkb: "Theorem 2 of BKB",
+    widths.bbkb: "Theorem 2 of BBKB",
+    widths.exact: "Abbasi-Yadkori's self-normalised bound",
+    widths.compressed: "Theorem 3.2 of the compressed GP paper",
+}
+
+
+def theory_for(dictionary: DictionaryRule) -> Width | None:
+    r"""Return the tightest width that is proved for a dictionary.
+
+    The compressed paper's theorem is about draws from the prior. It is not comparable with the
+    others, which are about functions of bounded norm.
+    """
+    if isinstance(dictionary, InformationThreshold) and dictionary.discard:
         return widths.compressed
+    if dictionary == AllPoints():
+        return widths.anytime_exact
+    return widths.anytime
+
+
+def paper_for(dictionary: DictionaryRule, batch: BatchRule) -> Width | None:
+    r"""Return the width of the paper's own theorem; None where there is none."""
+    if isinstance(dictionary, InformationThreshold):
+        return widths.compressed if dictionary.discard else None
     if isinstance(dictionary, AllPoints):
         return widths.exact
     if isinstance(dictionary, RidgeLeverageSampling):
         return widths.bkb if isinstance(batch, (OneAtATime, HoldingRule)) else widths.bbkb
     return None
+
+
+def unmet_assumptions(parts: Parts) -> Iterator[str]:
+    r"""Yield in words what the theorem of the width assumes and the parts do not provide."""
+    if parts.model.fits:
+        yield "that kernel and noise_var are given and not fitted"
+    if parts.width is not widths.compressed:
+        norm = parts.confidence.norm_bound
+        if norm is None:
+            yield "a norm_bound, a bound on the norm of the function, where 1 is taken"
+        elif norm == "double":
+            yield "a norm_bound that is known and not learnt"
+    if parts.width in (widths.bkb, widths.bbkb):
+        rule = parts.dictionary
+        assert isinstance(rule, RidgeLeverageSampling)
+        if not rule.is_at_theory or rule.coupled or rule.max_size is not None:
+            yield 'oversampling="theory" and coupled=False, without a largest size'
+    elif parts.width is widths.exact and parts.dictionary != AllPoints():
+        yield "that every observed point is in the dictionary"

@@ -11,7 +11,7 @@ from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.state.state import State
 
 #: The version of saved states. It changes with their form.
-VERSION = 4
+VERSION = 5
 
 
 def header(algorithm: str, parts: Parts) -> dict[str, Any]:

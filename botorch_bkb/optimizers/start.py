@@ -6,6 +6,7 @@ import torch
 from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.arms import TableLog
+from botorch_bkb.domains import Arms
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.state.components import ConfidenceState, DictionaryState, ModelState
 from botorch_bkb.state.in_flight import InFlight
@@ -35,9 +36,12 @@ def initial_state(parts: Parts, generator: torch.Generator) -> State:
     rows, surrogate = parts.domain.index.X, parts.model
     observations = Observations.none(rows)
     none = observations.history.means
-    # A table needs a dictionary: before the first pull it is the first row, which counts nothing.
-    first = torch.zeros(1, dtype=torch.long, device=rows.device)
     design_seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
+    # A table needs a dictionary: before the first pull it is the row that is pulled first, which
+    # the papers draw uniformly.
+    first = torch.zeros(1, dtype=torch.long, device=rows.device)
+    if isinstance(parts.domain, Arms):
+        first += torch.randint(len(rows), (), generator=generator, device=generator.device).item()
     return State(
         observations=observations,
         in_flight=InFlight(design_seed),

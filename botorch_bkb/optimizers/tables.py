@@ -94,6 +94,8 @@ def moved(domain: Domain, state: State, table: ArmTable, target: Domain) -> tupl
     dictionary = table.log.dictionary
     if len(history.rows):
         dictionary = new_rows(dictionary).sort().values
+    else:  # the row that is pulled first
+        dictionary = dictionary % len(target.index.X)
     state = replace(
         state,
         observations=observations.renumbered(new_rows, points[absent]),

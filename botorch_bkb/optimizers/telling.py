@@ -63,7 +63,7 @@ def absorb(
     informative = is_informative(threshold.least_score, table, results)
     believed = results.part(informative) if threshold.discard else results
     state = with_norm_doubled(parts, state, table, results)
-    state = with_scores(state, table, believed)
+    state = with_scores(parts, state, table, believed)
     observations = state.observations.with_results(results, informative, threshold.discard)
     state = replace(state, in_flight=state.in_flight.answered(results))
     if len(believed.rows) == 0:
@@ -85,7 +85,9 @@ def absorb(
         return state, table
     state, table = updater.update(state, table)
     if results.num_unsolicited > BLOCK:  # too many for scores of their own
-        state = replace(state, confidence=state.confidence.rescored(table.log_determinant))
+        state = replace(
+            state, confidence=state.confidence.rescored(table.log_determinant, parts.alpha)
+        )
     return state, table
 
 
@@ -105,7 +107,7 @@ def is_informative(threshold: float | None, table: ArmTable, results: Results) -
     return torch.zeros_like(mask).index_fill(0, kept, True)
 
 
-def with_scores(state: State, table: ArmTable, results: Results) -> State:
+def with_scores(parts: Parts, state: State, table: ArmTable, results: Results) -> State:
     r"""Log the score that each result's point had under the model that chose it.
 
     Unsolicited points are scored in order, each given those before it.
@@ -117,7 +119,7 @@ def with_scores(state: State, table: ArmTable, results: Results) -> State:
     chosen = [pending[id_].score for id_ in results.ids if id_ is not None]
     scores[asked] = scores.new_tensor(chosen) * results.weights[asked]
     scores[~asked] = scores_in_order(table, results.rows[~asked], results.weights[~asked])
-    return replace(state, confidence=state.confidence.with_scores(scores))
+    return replace(state, confidence=state.confidence.with_scores(scores, parts.alpha))
 
 
 def scores_in_order(table: ArmTable, rows: Tensor, weights: Tensor) -> Tensor:

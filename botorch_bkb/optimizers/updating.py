@@ -47,7 +47,7 @@ class Updater:
         if state.hyper != before:
             table = new_table(self.parts.domain, state, dictionary)
             # The models that chose earlier points are gone; this one scores them all at once.
-            confidence = state.confidence.rescored(table.log_determinant)
+            confidence = state.confidence.rescored(table.log_determinant, self.parts.alpha)
             state = replace(state, confidence=confidence)
         if is_due or state.hyper != before:
             dictionary = self._draw(state, table)

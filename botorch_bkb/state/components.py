@@ -78,28 +78,28 @@ class ConfidenceState:
     Attributes:
         norm_bound: ``F``, as doubled so far.
         log_sum: ``sum_s log(1 + tau)``, with the scores logged when points were chosen.
-        log_sum_3: ``sum_s log(1 + 3 tau)``.
+        log_sum_alpha: ``sum_s log(1 + alpha tau)``, with ``alpha`` of the papers' theorems.
     """
 
     norm_bound: float
     log_sum: float = 0.0
-    log_sum_3: float = 0.0
+    log_sum_alpha: float = 0.0
 
-    def with_scores(self, scores: Tensor) -> ConfidenceState:
+    def with_scores(self, scores: Tensor, alpha: float) -> ConfidenceState:
         r"""Return the sums with the scores of more results."""
         return replace(
             self,
             log_sum=self.log_sum + float(scores.log1p().sum()),
-            log_sum_3=self.log_sum_3 + float((3 * scores).log1p().sum()),
+            log_sum_alpha=self.log_sum_alpha + float((alpha * scores).log1p().sum()),
         )
 
     def with_norm_doubled(self) -> ConfidenceState:
         r"""Return the state with twice the norm bound."""
         return replace(self, norm_bound=2 * self.norm_bound)
 
-    def rescored(self, log_determinant: float) -> ConfidenceState:
+    def rescored(self, log_determinant: float, alpha: float) -> ConfidenceState:
         r"""Return the sums where one model scores all points at once."""
-        return replace(self, log_sum=log_determinant, log_sum_3=3 * log_determinant)
+        return replace(self, log_sum=log_determinant, log_sum_alpha=alpha * log_determinant)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ from botorch_bkb.units import RewardUnits
 from tests.confidence.support import progress
 
 
-def resolved(confidence: Confidence, is_given=True, theorem=widths.bbkb):
-    return confidence.rule(is_given=is_given, heuristic=1.7, theorem=theorem)
+def resolved(confidence: Confidence, is_given=True, theory=widths.anytime, paper=widths.bbkb):
+    return confidence.rule(is_given=is_given, heuristic=1.7, theory=theory, paper=paper)
 
 
 def growing(p):
@@ -31,7 +31,8 @@ def growing(p):
         (Confidence("heuristic"), True, Fixed(1.7)),
         (Confidence("heuristic", norm_bound=2.0), True, Fixed(1.7)),
         (Confidence("information"), False, widths.information),
-        (Confidence("theory"), False, widths.bbkb),
+        (Confidence("theory"), False, widths.anytime),
+        (Confidence("paper"), False, widths.bbkb),
         (Confidence(3), True, Fixed(3.0)),
         (Confidence(0.0), False, Fixed(0.0)),
         (Confidence(growing), True, growing),
@@ -44,8 +45,11 @@ def test_what_a_width_means(confidence, is_given, expected):
 
 def test_a_theorem_must_cover_the_other_parts():
     with pytest.raises(InputDataError, match="no theorem covers this dictionary"):
-        resolved(Confidence("theory"), theorem=None)
-    assert resolved(Confidence("information"), theorem=None) is widths.information
+        resolved(Confidence("theory"), theory=None)
+    with pytest.raises(InputDataError, match="no theorem covers this dictionary"):
+        resolved(Confidence("paper"), paper=None)
+    assert resolved(Confidence("paper"), theory=None) is widths.bbkb
+    assert resolved(Confidence("information"), theory=None, paper=None) is widths.information
 
 
 @pytest.mark.parametrize(
@@ -55,6 +59,7 @@ def test_a_theorem_must_cover_the_other_parts():
         *[("delta", value) for value in (0.0, 1.0, -0.1, math.nan)],
         *[("norm_bound", value) for value in (-1.0, math.nan, math.inf, "triple")],
         *[("noise_bound", value) for value in (0.0, -1.0, math.inf)],
+        *[("accuracy", value) for value in (0.0, 1.0, -0.1, math.nan)],
     ],
 )
 def test_impossible_arguments_are_refused(argument, value):
@@ -63,33 +68,41 @@ def test_impossible_arguments_are_refused(argument, value):
 
 
 IDLE = {"delta": 0.2, "norm_bound": 3.0, "noise_bound": 0.5}
+NOBODY = {"uses_norm": False, "uses_delta": False, "uses_accuracy": False}
 
 
 @pytest.mark.parametrize(("name", "value"), IDLE.items())
 def test_arguments_without_effect_on_a_constant_width_are_refused(name, value):
     confidence = Confidence("heuristic", **{name: value})
     with pytest.raises(InputDataError, match=f"{name} has no effect"):
-        confidence.check_effects(Fixed(2.0), uses_norm=False, uses_delta=False)
+        confidence.check_effects(Fixed(2.0), **NOBODY)
 
 
 def test_arguments_that_other_parts_use_are_not_refused():
-    both = {"uses_norm": True, "uses_delta": True}
-    Confidence(2.0, norm_bound=3.0, delta=0.2).check_effects(Fixed(2.0), **both)
+    used = dict.fromkeys(NOBODY, True)
+    Confidence(2.0, norm_bound=3.0, delta=0.2).check_effects(Fixed(2.0), **used)
     with pytest.raises(InputDataError, match="delta has no effect"):
-        Confidence(2.0, delta=0.2).check_effects(Fixed(2.0), uses_norm=True, uses_delta=False)
+        Confidence(2.0, delta=0.2).check_effects(Fixed(2.0), **{**used, "uses_delta": False})
     with pytest.raises(InputDataError, match="norm_bound has no effect"):
-        Confidence(2.0, norm_bound=3.0).check_effects(Fixed(2.0), uses_norm=False, uses_delta=True)
+        Confidence(2.0, norm_bound=3.0).check_effects(Fixed(2.0), **{**used, "uses_norm": False})
+
+
+def test_the_accuracy_belongs_to_the_papers_theorems():
+    with pytest.raises(InputDataError, match="accuracy has no effect"):
+        Confidence("theory", accuracy=0.3).check_effects(widths.anytime, **NOBODY)
+    Confidence("paper", accuracy=0.3).check_effects(widths.bkb, **NOBODY)
+    Confidence(2.0, accuracy=0.3).check_effects(Fixed(2.0), **{**NOBODY, "uses_accuracy": True})
 
 
 @pytest.mark.parametrize("rule", [widths.information, widths.compressed, growing])
 def test_widths_that_change_may_use_every_argument(rule):
-    Confidence(rule, **IDLE).check_effects(rule, uses_norm=False, uses_delta=False)
+    Confidence(rule, **IDLE).check_effects(rule, **NOBODY)
 
 
 def test_no_norm_is_doubled_where_the_width_is_constant():
     confidence = Confidence(2.0, norm_bound="double")
     with pytest.raises(InputDataError, match="a width that depends on the norm"):
-        confidence.check_effects(Fixed(2.0), uses_norm=True, uses_delta=True)
+        confidence.check_effects(Fixed(2.0), **dict.fromkeys(NOBODY, True))
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,42 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 from botorch_bkb import confidence
 
 
 def test_bkb_theorem_2():
-    # eps = 1/2: alpha = 3. t = e^2 rounded to 7, d_eff = 2: 3 * log 7 * 2 = 11.67546; with
-    # log 10 = 2.302585 the root is sqrt(13.978045) = 3.738723; times 2 xi = 1 and plus
+    # eps = 1/2: alpha = 3. 1 + log(1 + 7 / 0.25) = 4.367296, times 3 d_eff = 6: 26.203775; with
+    # log 10 = 2.302585 the root is sqrt(28.506360) = 5.339135; times 2 xi = 1 and plus
     # (1 + sqrt 2) * 0.5 * 4 = 4.828427.
     got = confidence.bkb(2.0, 7, noise_var=0.25, noise_bound=0.5, norm_bound=4.0, delta=0.1)
-    assert got == pytest.approx(3.738723 + 4.828427, abs=1e-5)
+    assert got == pytest.approx(5.339135 + 4.828427, abs=1e-5)
 
 
-def test_bkb_gain_is_never_negative():
-    args = {"noise_var": 1.0, "noise_bound": 1.0, "norm_bound": 0.0, "delta": math.exp(-1)}
-    assert confidence.bkb(5.0, 1, kernel_bound=0.01, **args) == pytest.approx(2.0)
+def test_the_accuracy_of_the_papers():
+    # eps = 0.2: alpha = 1.5; 1 + 1/sqrt(0.8) = 2.118034.
+    args = {"noise_var": 0.25, "noise_bound": 0.5, "norm_bound": 4.0, "delta": 0.1}
+    got = confidence.bkb(2.0, 7, **args, accuracy=0.2)
+    assert got == pytest.approx(math.sqrt(3 * 4.367296 + 2.302585) + 2.118034 * 2, abs=1e-5)
+    got = confidence.bbkb(6.0, **args, accuracy=0.2)
+    assert got == pytest.approx(math.sqrt(6 + 2.302585) + 2.118034 * 2, abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bkb_bounds_a_log_determinant_in_any_units(seed):
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(30, 2, generator=generator, dtype=torch.float64)
+    for scale in (1e-4, 1e-2, 1.0, 1e2):
+        K = scale * torch.exp(-torch.cdist(X, X).square() / 0.1)
+        for noise_var in (1e-3 * scale, scale, 10.0):
+            exact = float(torch.logdet(K / noise_var + torch.eye(30, dtype=torch.float64)))
+            d_eff = float(torch.linalg.solve(K + noise_var * torch.eye(30), K).trace())
+            got = confidence.bkb(
+                d_eff, 30, noise_var=noise_var, noise_bound=0.5, norm_bound=0.0, delta=math.exp(-1),
+                kernel_bound=scale,
+            )  # fmt: skip
+            assert got**2 >= 3 * exact + 1
 
 
 def test_bbkb_theorem_2():
@@ -42,9 +63,9 @@ def test_theorem_3_2_on_a_finite_set():
 
 
 def test_theorem_3_2_on_a_box():
-    # log(6579.736) = 8.791750; grid 100 * 2 * 3 * 0.5 * sqrt(log 160) = 300 * 2.252829 = 675.8488,
+    # log(6579.736) = 8.791750; grid 100 * 2 * 1.5 * sqrt(log 160) = 300 * 2.252829 = 675.8488,
     # its log 6.515969.
-    got = confidence.box(2, 10, 0.1, side=0.5, slope=3.0, tail=2.0)
+    got = confidence.box(2, 10, 0.1, slope=1.5, log_tail=math.log(2))
     assert got == pytest.approx(math.sqrt(2 * 8.791750 + 4 * 6.515969), abs=1e-5)
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 
 import pytest
+from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.confidence import Fixed, widths
 from tests.confidence.support import progress
 
-NAMED = [widths.information, widths.bkb, widths.bbkb, widths.exact, widths.compressed]
+NAMED = [
+    widths.information, widths.bkb, widths.bbkb, widths.exact, widths.compressed, widths.anytime,
+    widths.anytime_exact,
+]  # fmt: skip
 
 
 def test_a_fixed_width_depends_on_nothing():
@@ -24,14 +28,35 @@ def test_information():
 
 
 def test_bkb():
-    # 3 * 2 * log 7 + 1 = 12.675461, its root 3.560261; times 2 xi = 1; plus 2.414214 * 0.5 * 4.
-    assert widths.bkb(progress()) == pytest.approx((3.560261 + 4.828427) / 0.5, abs=1e-5)
+    # 3 * 2 * (1 + log(1 + 7 / 0.25)) + 1 = 27.203775, its root 5.215724; times 2 xi = 1; plus
+    # 2.414214 * 0.5 * 4.
+    assert widths.bkb(progress()) == pytest.approx((5.215724 + 4.828427) / 0.5, abs=1e-5)
 
 
-def test_bkb_before_the_first_observation_is_as_after_it():
-    first = {"effective_dimension": 0.0}
-    got = widths.bkb(progress(num_observations=0, **first))
-    assert got == widths.bkb(progress(num_observations=1, **first)) < math.inf
+def test_bkb_before_the_first_observation_has_no_gain():
+    got = widths.bkb(progress(num_observations=0, effective_dimension=0.0))
+    assert got == pytest.approx((1 + 4.828427) / 0.5, abs=1e-5)
+
+
+def test_anytime():
+    # L = 5.25 + 2 (1 + log 2) = 8.636294, xi^2 L = 2.159074, lambda F^2 = 4, rho = 1/2, h = 2.
+    first = math.sqrt(2.159074) + math.sqrt(8)
+    second = math.sqrt(2.159074 + 4 * 1.5 + 2 * math.sqrt(2) * math.sqrt(2.159074 + 1))
+    assert second < first
+    assert widths.anytime(progress()) == pytest.approx(second / 0.5, abs=1e-5)
+    assert widths.anytime(progress(misfit=100.0)) == pytest.approx(first / 0.5, abs=1e-5)
+
+
+def test_anytime_of_the_exact_posterior():
+    # xi^2 (5 + 2) + lambda F^2 = 0.25 * 7 + 4 = 5.75.
+    assert widths.anytime_exact(progress()) == pytest.approx(math.sqrt(5.75) / 0.5)
+
+
+@pytest.mark.parametrize(
+    "rule", [widths.anytime, widths.anytime_exact, widths.exact, widths.compressed]
+)
+def test_bounds_are_wider_by_the_root_of_the_batch_threshold(rule):
+    assert rule(progress(batch_threshold=9.0)) == pytest.approx(3 * rule(progress()))
 
 
 def test_bbkb_grows_with_the_batch_threshold():
@@ -54,8 +79,13 @@ def test_compressed_over_arms_and_over_a_box():
     assert widths.compressed(progress()) == pytest.approx(math.sqrt(2 * 13.010625), abs=1e-5)
     # 2 log(2 pi^2 100 / 3 e) = 2 * 7.489165; the grid has 100 * 2 * 0.5 * sqrt(log(8 e)) =
     # 100 * 1.754834 points, and 4 log of that is 4 * 5.167544.
-    got = widths.compressed(progress(num_arms=None))
+    got = widths.compressed(progress(num_arms=None, slope=0.5, log_tail=0.0))
     assert got == pytest.approx(math.sqrt(2 * 7.489165 + 4 * 5.167544), abs=1e-5)
+
+
+def test_compressed_over_a_box_needs_bounds_on_derivatives():
+    with pytest.raises(InputDataError, match=r"Theorem 3\.2 ii needs bounds on the derivatives"):
+        widths.compressed(progress(num_arms=None))
 
 
 def test_skipped_steps_count_for_the_compressed_width_only():
@@ -66,5 +96,5 @@ def test_skipped_steps_count_for_the_compressed_width_only():
 
 @pytest.mark.parametrize("rule", NAMED)
 def test_widths_are_the_same_in_all_units_of_the_rewards(rule):
-    scaled = progress(noise_var=25.0, noise_bound=5.0)
+    scaled = progress(noise_var=25.0, noise_bound=5.0, kernel_bound=100.0, misfit=100.0)
     assert rule(scaled) == pytest.approx(rule(progress()))

@@ -42,6 +42,7 @@ TRIED = {
     "norm_bound": (GIVEN, 3.0),
     "noise_bound": (INFORMED, 2.0),
     "delta": (INFORMED, 0.01),
+    "accuracy": ({**INFORMED, "width": "paper"}, 0.1),
     "epsilon": (GIVEN, 0.5),
     "discard": ({**GIVEN, "epsilon": 0.5, "on_uninformative": "evaluate"}, False),
     "on_uninformative": ({**GIVEN, "epsilon": 1.0}, "evaluate"),
@@ -59,13 +60,8 @@ TRIED = {
     "max_depth": ({**GIVEN, "norm_bound": 5.0}, 1),
     "radius": ({**GIVEN, "norm_bound": 5.0}, (0.1, 0.1)),
 }
-#: Where a class needs another trial: its picks do not depend on chance over arms.
+#: Where a class needs another trial.
 EXCEPTIONS = {
-    **{
-        (name, "seed"): (OVER_BOX, 1)
-        for name in ("GPUCB", "GPBUCB", "MiniGPUCB", "CompressedUCB", "CompressedEI")
-    },
-    ("CompressedMPI", "seed"): (OVER_BOX, 1),
     ("AdaBKB", "bounds"): (GIVEN, 2 * BOUNDS),
     ("AdaBBKB", "bounds"): (GIVEN, 2 * BOUNDS),
 }

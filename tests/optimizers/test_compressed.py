@@ -23,6 +23,7 @@ from botorch_bkb import (
     epsilon_for_horizon,
 )
 from botorch_bkb.batches import ProductRule, SumRule
+from botorch_bkb.confidence import widths
 from tests import naive
 from tests.optimizers.support import NOISE, Problem, play
 
@@ -39,7 +40,9 @@ def best_reward(optimizer):
 @pytest.mark.parametrize("mode", ["skip", "evaluate"])
 def test_every_step_equals_the_plain_transcription(acquisition, discard, mode):
     problem = Problem()
-    options = problem.options(width="theory", epsilon=0.1, discard=discard, on_uninformative=mode)
+    # Theorem 3.2 is about beliefs that discard; its width is defined for others, too.
+    theorem = widths.compressed
+    options = problem.options(width=theorem, epsilon=0.1, discard=discard, on_uninformative=mode)
     optimizer = CLASSES[acquisition](problem.arms, **options)
     run = naive.CompressedRun(problem.K, NOISE, 0.1, 0.1, discard)
     for row in (3, 17, 41):  # the initial points

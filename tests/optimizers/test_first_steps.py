@@ -27,7 +27,7 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
         ("num_restarts", "it belongs into acquisition_options"),
         ("kernel", "it is called covar_module"),
         ("noise_vars", "did you mean 'noise_var'"),
-        ("xyz", "there are acquisition, .*, width."),
+        ("xyz", "there are .*acquisition, .*, width."),
     ],
 )
 @pytest.mark.parametrize("cls", [BBKB, CompressedUCB])

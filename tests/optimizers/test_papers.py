@@ -38,7 +38,12 @@ def test_every_pick_equals_the_plain_transcription(algorithm, rule, threshold, o
     optimizer = algorithm(problem.arms, **problem.options(**options))
     inflation = threshold if rule in ("sum", "product") else 1.0
     run = naive.Run(problem.K, NOISE, problem.norm, 0.1, inflation)
+    # Algorithm 1 draws the first arm uniformly; the seed of a design comes before it.
+    generator = torch.Generator().manual_seed(0)
+    torch.randint(2**31, (), generator=generator)
+    drawn = int(torch.randint(len(problem.arms), (), generator=generator))
     first = optimizer.ask()
+    assert int(first.indices[0]) == drawn
     rewards = problem.rewards(first.indices)
     run.log_sum += len(first) * math.log1p(1 / NOISE)
     run.observe(first.indices.tolist(), rewards.tolist())

@@ -2,12 +2,15 @@ r"""Parts of one's own, in each of the six places."""
 
 from __future__ import annotations
 
+import re
+import warnings
 from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
-from gpytorch.kernels import RBFKernel
+from botorch.exceptions.warnings import InputDataWarning
+from gpytorch.kernels import MaternKernel, RBFKernel
 
 from botorch_bkb import AllPoints, InformationThreshold, JournalError, RidgeLeverageSampling, resume
 from botorch_bkb import run as run_optimizer
@@ -18,7 +21,7 @@ from botorch_bkb.dictionaries import DictionaryRule, Draw, first_occurrences
 from botorch_bkb.domains import Arms, Box, Tree
 from botorch_bkb.models import Surrogate
 from botorch_bkb.optimizers import ALGORITHMS, Optimizer, Parts
-from botorch_bkb.optimizers.parts import theorem_for
+from botorch_bkb.optimizers.parts import paper_for, theory_for
 
 ARMS = torch.rand(30, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 BOUNDS = torch.tensor([[-1.0, -1.0], [1.0, 1.0]], dtype=torch.float64)
@@ -156,28 +159,81 @@ def test_an_acquisition_of_ones_own(domain):
 
 
 @pytest.mark.parametrize(
-    ("dictionary", "batch", "expected"),
+    ("dictionary", "batch", "theory", "paper"),
     [
-        (AllPoints(), OneAtATime(), widths.exact),
-        (AllPoints(), ProductRule(2.0), widths.exact),
-        (RidgeLeverageSampling(), OneAtATime(), widths.bkb),
-        (RidgeLeverageSampling(), HoldingRule(2.0), widths.bkb),
-        (RidgeLeverageSampling(), SumRule(1.0), widths.bbkb),
-        (RidgeLeverageSampling(), ProductRule(2.0), widths.bbkb),
-        (InformationThreshold(0.1), OneAtATime(), widths.compressed),
-        (Newest(), OneAtATime(), None),
+        (AllPoints(), OneAtATime(), widths.anytime_exact, widths.exact),
+        (AllPoints(), ProductRule(2.0), widths.anytime_exact, widths.exact),
+        (AllPoints(9), OneAtATime(), widths.anytime, widths.exact),
+        (RidgeLeverageSampling(), OneAtATime(), widths.anytime, widths.bkb),
+        (RidgeLeverageSampling(), HoldingRule(2.0), widths.anytime, widths.bkb),
+        (RidgeLeverageSampling(), SumRule(1.0), widths.anytime, widths.bbkb),
+        (RidgeLeverageSampling(), ProductRule(2.0), widths.anytime, widths.bbkb),
+        (InformationThreshold(0.1), OneAtATime(), widths.compressed, widths.compressed),
+        (InformationThreshold(0.1, discard=False), OneAtATime(), widths.anytime, None),
+        (Newest(), OneAtATime(), widths.anytime, None),
     ],
 )
-def test_dictionary_and_batch_rule_decide_the_theorem(dictionary, batch, expected):
-    assert theorem_for(dictionary, batch) is expected
-    make = lambda: Optimizer(  # noqa: E731
-        Arms(ARMS), model=GIVEN, dictionary=dictionary, batch=batch, confidence=Confidence("theory")
-    )
-    if expected is None:
+@pytest.mark.filterwarnings("ignore:width=")
+def test_dictionary_and_batch_rule_decide_the_theorem(dictionary, batch, theory, paper):
+    assert theory_for(dictionary) is theory and paper_for(dictionary, batch) is paper
+
+    def width(name):
+        confidence = Confidence(name, norm_bound=1.0)
+        rules = {"dictionary": dictionary, "batch": batch, "confidence": confidence}
+        return Optimizer(Arms(ARMS), model=GIVEN, **rules).parts.width
+
+    assert width("theory") is theory
+    if paper is None:
         with pytest.raises(InputDataError, match="no theorem covers"):
-            make()
+            width("paper")
     else:
-        assert make().parts.width is expected
+        assert width("paper") is paper
+
+
+THEORY = RidgeLeverageSampling("theory", horizon=100, coupled=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("theory", {"confidence": Confidence("theory")}, "a norm_bound, a bound on the norm"),
+        ("theory", {"confidence": Confidence("theory", norm_bound="double")}, "not learnt"),
+        ("theory", {"model": Surrogate()}, "kernel and noise_var are given and not fitted"),
+        ("paper", {"dictionary": RidgeLeverageSampling()}, "Theorem 2 of BKB. It assumes overs"),
+        ("paper", {"dictionary": replace(THEORY, coupled=True)}, "coupled=False"),
+        ("paper", {"dictionary": replace(THEORY, max_size=9)}, "without a largest size"),
+        ("paper", {"dictionary": AllPoints(9)}, "every observed point is in the dictionary"),
+        ("theory", {}, None),
+        ("paper", {}, None),
+        ("theory", {"dictionary": RidgeLeverageSampling()}, None),
+        ("theory", {"dictionary": AllPoints(9)}, None),
+        ("theory", {"dictionary": InformationThreshold(0.1), "confidence": Confidence("theory")},
+         None),
+    ],
+)  # fmt: skip
+def test_what_a_theorem_assumes_is_checked(name, changes, words):
+    parts = {
+        "model": GIVEN,
+        "dictionary": THEORY,
+        "confidence": Confidence(name, norm_bound=1.0),
+        **changes,
+    }
+    if words is None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            Optimizer(Arms(ARMS), **parts)
+    else:
+        with pytest.warns(InputDataWarning, match=re.escape(words)):
+            Optimizer(Arms(ARMS), **parts)
+
+
+def test_the_theorem_over_a_box_needs_a_kernel_with_derivatives():
+    rough = Surrogate(MaternKernel(nu=0.5), 0.1)
+    parts = {"dictionary": InformationThreshold(0.1), "confidence": Confidence("theory")}
+    with pytest.raises(InputDataError, match=r"Theorem 3\.2 ii"):
+        Optimizer(Box(BOUNDS), model=rough, **parts)
+    Optimizer(Arms(ARMS), model=rough, **parts)  # over arms no derivative is needed
+    Optimizer(Box(BOUNDS), model=Surrogate(MaternKernel(nu=1.5), 0.1), **parts)
 
 
 def test_a_tree_is_searched_by_upper_bounds():

@@ -68,10 +68,10 @@ def test_asked_points_have_the_score_they_were_chosen_with(problem):
     state, table = state_of(optimizer), optimizer.table
     scores = torch.tensor([p.score for p in state.in_flight.pending.values()])
     told = results(suggestion.indices.tolist(), [0.0, 0.0], suggestion.ids)
-    after = with_scores(state, table, told).confidence
+    after = with_scores(optimizer.parts, state, table, told).confidence
     gained = after.log_sum - state.confidence.log_sum
     assert gained == pytest.approx(float(scores.log1p().sum()))
-    assert after.log_sum_3 - state.confidence.log_sum_3 == pytest.approx(
+    assert after.log_sum_alpha - state.confidence.log_sum_alpha == pytest.approx(
         float((3 * scores).log1p().sum())
     )
 

@@ -91,7 +91,7 @@ def test_new_hyperparameters_score_all_points_at_once(problem):
     optimizer = BBKB(problem.arms, seed=0)
     optimizer.tell(torch.arange(30), problem.f[:30])
     saved = optimizer.state_dict()["confidence"]
-    assert saved["log_sum_3"] == pytest.approx(3 * saved["log_sum"])
+    assert saved["log_sum_alpha"] == pytest.approx(3 * saved["log_sum"])
 
 
 def test_the_cap_warns_once_also_after_an_exchange_of_arms(problem):

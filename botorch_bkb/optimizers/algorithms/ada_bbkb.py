@@ -24,9 +24,9 @@ class AdaBBKB(Optimizer):
     Cells are split while picking. The batch is complete when ``1 + sum tau > batch_threshold``.
 
     What is proved: by BBKB's Lemma 4 no variance falls by more than ``batch_threshold`` within a
-    batch. So with BBKB's width (``width="theory"``) all indices are bounds at every pick, and
-    :meth:`gap` holds as for :class:`AdaBKB`. The regret bound of the combination is not proved.
-    With ``batch_threshold=1`` it is Ada-BKB, with BBKB's width where that is asked for.
+    batch. So with ``width="theory"`` all indices are bounds at every pick, and :meth:`gap` holds as
+    for :class:`AdaBKB`. The regret bound of the combination is not proved. With
+    ``batch_threshold=1`` it is Ada-BKB.
 
     Args:
         bounds: A ``2 x d`` tensor, the corners of the box.
@@ -43,12 +43,14 @@ class AdaBBKB(Optimizer):
         coupled: Whether each pull keeps its coin from one draw of the dictionary to the next.
         horizon: Expected number of observations; doubled whenever a run outlasts it.
         max_dictionary: The largest dictionary. The highest scores are kept, with a warning.
-        width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, a number of
-            posterior standard deviations, or a function
+        width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, ``"paper"``, a
+            number of posterior standard deviations, or a function
             (:class:`~botorch_bkb.confidence.Confidence`).
         norm_bound: Bound ``F`` on the norm of the function, or ``"double"`` to learn it.
         noise_bound: Bound on the noise standard deviation; ``sqrt(noise_var)`` by default.
         delta: Failure probability of the bounds.
+        accuracy: ``eps`` of the papers' theorems, for ``width="paper"`` and
+            ``oversampling="theory"``.
         batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
         batch_threshold: ``C~``: the factor by which variances may fall before feedback is needed.
@@ -91,6 +93,7 @@ class AdaBBKB(Optimizer):
         norm_bound: float | str | None = None,
         noise_bound: float | None = None,
         delta: float = 0.1,
+        accuracy: float = 0.5,
         batch_rule: str | BatchRule = "sum",
         batch_threshold: float = 2.0,
         max_batch_size: int = 10_000,
@@ -115,7 +118,7 @@ class AdaBBKB(Optimizer):
                 horizon=horizon,
                 max_dictionary=max_dictionary,
             ),
-            confidence=Confidence(width, delta, norm_bound, noise_bound),
+            confidence=Confidence(width, delta, norm_bound, noise_bound, accuracy),
             batch=as_batch_rule(batch_rule, batch_threshold, max_batch_size),
             acquisition=UCB(),
             seed=seed,

@@ -31,10 +31,10 @@ class AdaBKB(Optimizer):
     evaluated at its centre otherwise. An evaluation costs ``O(cells m)``, splitting a cell
     ``O(num_children m^2)``, and no acquisition function is maximised.
 
-    What is proved: with ``width="theory"``, ``oversampling="theory"``, ``coupled=False``, given
-    kernel and noise and ``norm_bound`` a bound on the norm, all indices are bounds with
-    probability ``1 - delta``, the regret is sublinear, and :meth:`gap` bounds the regret of
-    :meth:`best`. With the kernel's own radius this holds for every function of that norm. The
+    What is proved: with ``width="theory"``, given kernel and noise and ``norm_bound`` a bound on
+    the norm, all indices are bounds with probability ``1 - delta``, and :meth:`gap` bounds the
+    regret of the point of best lower bound. The paper also proves that the regret is sublinear,
+    with ``oversampling="theory"`` and ``coupled=False``. With the kernel's own radius this holds for every function of that norm. The
     kernel must then fall with the distance in each coordinate, as RBF and Matern kernels do. The
     radius shrinks slowly in many dimensions, since a split shortens one side only. The paper's
     ``(v1, rho)`` shrinks as fast as you say, and is valid if you are right.
@@ -54,12 +54,14 @@ class AdaBKB(Optimizer):
         coupled: Whether each pull keeps its coin from one draw of the dictionary to the next.
         horizon: Expected number of observations; doubled whenever a run outlasts it.
         max_dictionary: The largest dictionary. The highest scores are kept, with a warning.
-        width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, a number of
-            posterior standard deviations, or a function
+        width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, ``"paper"``, a
+            number of posterior standard deviations, or a function
             (:class:`~botorch_bkb.confidence.Confidence`).
         norm_bound: Bound ``F`` on the norm of the function, or ``"double"`` to learn it.
         noise_bound: Bound on the noise standard deviation; ``sqrt(noise_var)`` by default.
         delta: Failure probability of the bounds.
+        accuracy: ``eps`` of the papers' theorems, for ``width="paper"`` and
+            ``oversampling="theory"``.
         batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
         keep_coordinates: Whether the ``A x m`` coordinates of all arms are kept in memory.
@@ -100,6 +102,7 @@ class AdaBKB(Optimizer):
         norm_bound: float | str | None = None,
         noise_bound: float | None = None,
         delta: float = 0.1,
+        accuracy: float = 0.5,
         batch_rule: str | BatchRule = "one",
         keep_coordinates: bool = True,
         seed: int | None = None,
@@ -122,7 +125,7 @@ class AdaBKB(Optimizer):
                 horizon=horizon,
                 max_dictionary=max_dictionary,
             ),
-            confidence=Confidence(width, delta, norm_bound, noise_bound),
+            confidence=Confidence(width, delta, norm_bound, noise_bound, accuracy),
             batch=as_batch_rule(batch_rule),
             acquisition=UCB(),
             seed=seed,

@@ -37,12 +37,14 @@ class BKB(Optimizer):
         coupled: Whether each pull keeps its coin from one draw of the dictionary to the next.
         horizon: Expected number of observations; doubled whenever a run outlasts it.
         max_dictionary: The largest dictionary. The highest scores are kept, with a warning.
-        width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, a number of
-            posterior standard deviations, or a function
+        width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, ``"paper"``, a
+            number of posterior standard deviations, or a function
             (:class:`~botorch_bkb.confidence.Confidence`).
         norm_bound: Bound ``F`` on the norm of the function, or ``"double"`` to learn it.
         noise_bound: Bound on the noise standard deviation; ``sqrt(noise_var)`` by default.
         delta: Failure probability of the bounds.
+        accuracy: ``eps`` of the papers' theorems, for ``width="paper"`` and
+            ``oversampling="theory"``.
         batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
         acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``, a
@@ -88,6 +90,7 @@ class BKB(Optimizer):
         norm_bound: float | str | None = None,
         noise_bound: float | None = None,
         delta: float = 0.1,
+        accuracy: float = 0.5,
         batch_rule: str | BatchRule = "one",
         acquisition: str | Acquisition | Factory = "ucb",
         num_initial: int | None = None,
@@ -115,7 +118,7 @@ class BKB(Optimizer):
                 horizon=horizon,
                 max_dictionary=max_dictionary,
             ),
-            confidence=Confidence(width, delta, norm_bound, noise_bound),
+            confidence=Confidence(width, delta, norm_bound, noise_bound, accuracy),
             batch=as_batch_rule(batch_rule),
             acquisition=acquisition,
             seed=seed,

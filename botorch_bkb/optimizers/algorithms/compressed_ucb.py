@@ -48,8 +48,8 @@ class CompressedUCB(Optimizer):
         noise_var: Noise variance of a reward, or None to have it fitted.
         refit: Whether hyperparameters are fitted. By default those that are not given are.
         max_dictionary: The largest dictionary. The highest scores are kept, with a warning.
-        width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, a number of
-            posterior standard deviations, or a function
+        width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, ``"paper"``, a
+            number of posterior standard deviations, or a function
             (:class:`~botorch_bkb.confidence.Confidence`).
         norm_bound: Bound ``F`` on the norm of the function, or ``"double"`` to learn it.
         noise_bound: Bound on the noise standard deviation; ``sqrt(noise_var)`` by default.
