@@ -47,7 +47,7 @@ METHODS: dict[str, tuple[type[Optimizer], dict[str, Any]]] = {
     "BBKB, local": (BBKB, {"batch_rule": "local"}),
     "BBKB, oversampling 8": (BBKB, {"oversampling": 8.0}),
     "BBKB, two sd": (BBKB, {"width": "heuristic"}),
-    "BBKB, theory": (BBKB, {"width": "theory", "oversampling": "theory"}),
+    "BBKB, theory": (BBKB, {"width": "theory", "oversampling": "theory", "batch_rule": "sum"}),
     "BBKB, Thompson": (BBKB, {"acquisition": "thompson"}),
     "GP-BUCB": (GPBUCB, {}),
     "mini-GP-UCB": (MiniGPUCB, {}),

@@ -31,7 +31,8 @@ class Guarantee(NamedTuple):
 WIDTHS = {
     "BKB, Theorem 2": Guarantee(BKB, {**KNOWN, "oversampling": "theory"}),
     "BBKB, Theorem 2": Guarantee(
-        BBKB, {**KNOWN, "oversampling": "theory", "batch_threshold": THRESHOLD}
+        BBKB,
+        {**KNOWN, "oversampling": "theory", "batch_rule": "sum", "batch_threshold": THRESHOLD},
     ),
     "self-normalised bound, GP-UCB": Guarantee(GPUCB, KNOWN),
     "self-normalised bound, GP-BUCB": Guarantee(GPBUCB, {**KNOWN, "batch_threshold": THRESHOLD}),
