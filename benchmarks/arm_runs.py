@@ -17,12 +17,27 @@ from botorch_bkb.optimizers import Optimizer
 SQUARED_WIDTH, OVERSAMPLING = 5.0, 2.0
 #: Optimizers that sample no dictionary.
 EXACT = (GPUCB, GPBUCB, MiniGPUCB)
-#: Table, noise standard deviation, noise variance in the model, and norm bound. The paper has a
-#: noise variance of 0.2 and, on Abalone, a norm bound of 20.
+
+
+class Source(NamedTuple):
+    r"""Where a bandit problem comes from, and the settings of its model."""
+
+    table: str
+    noise: float  #: standard deviation of the noise
+    noise_var: float  #: noise variance in the model
+    norm_bound: float
+    in_unit_cube: bool = False  #: whether features are scaled to [0, 1] or standardised
+
+
+#: The paper has a noise variance of 0.2 and a norm bound of 20. It does not say how it scales
+#: features, nor how large the noise is. Standardised features are one reading, with a norm bound of
+#: 5 for Cadata's smaller labels. Features in [0, 1] with the printed norm bound are another.
 PROBLEMS = {
-    "abalone": ("abalone", 1.0, 1.0, 20.0),
-    "abalone 0.2": ("abalone", 1.0, 0.2, 20.0),
-    "cadata": ("cadata", 0.1, 0.2, 5.0),
+    "abalone": Source("abalone", 1.0, 1.0, 20.0),
+    "abalone 0.2": Source("abalone", 1.0, 0.2, 20.0),
+    "abalone [0,1]": Source("abalone", 1.0, 0.2, 20.0, in_unit_cube=True),
+    "cadata": Source("cadata", 0.1, 0.2, 5.0),
+    "cadata [0,1]": Source("cadata", 0.1, 0.2, 20.0, in_unit_cube=True),
 }
 
 
@@ -56,12 +71,15 @@ class Setting(NamedTuple):
 
         Args:
             kind: Class of the optimizer.
-            horizon: Number of pulls, of which ``delta`` is the inverse.
+            horizon: Number of pulls, of which ``delta`` is the inverse. The theorem's oversampling
+                depends on it too.
             seed: Seed of the optimizer.
             more: Further arguments of the class.
         """
         sampled = {} if kind in EXACT else {"oversampling": OVERSAMPLING}
         bounds = {} if is_constant(more.get("width")) else self.bounds(horizon)
+        if more.get("oversampling") == "theory":
+            sampled = {"horizon": horizon}
         given = {**self.model, **bounds, **sampled, **more}
         return kind(self.bandit.arms, seed=seed, **given)
 
@@ -73,8 +91,9 @@ def is_constant(width: Any) -> bool:
 
 def setting(name: str, data: Path | None) -> Setting:
     r"""Load one of the problems; ``data`` is the folder with its table."""
-    table, noise, noise_var, norm_bound = PROBLEMS[name]
-    return Setting(name, load(table, data, noise), noise_var, norm_bound)
+    one = PROBLEMS[name]
+    bandit = load(one.table, data, one.noise, one.in_unit_cube)
+    return Setting(name, bandit, one.noise_var, one.norm_bound)
 
 
 class Run(NamedTuple):

@@ -50,6 +50,19 @@ def stopwatch(function: Callable[[], object]) -> float:
     return time.perf_counter() - before
 
 
+class CPUClock:
+    r"""A context manager that adds up the CPU time of its blocks in ``seconds``."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._start = time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.process_time() - self._start
+
+
 def best_of(cases: Mapping[K, Callable[[], object]], repeats: int, budget: float) -> dict[K, float]:
     r"""Return the least seconds of each case. The cases take turns of 20 ms or one call.
 

@@ -18,7 +18,7 @@ pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
 ROOT = Path(__file__).parent.parent
 #: Those with more than one picture.
-PICTURES = {"variance": 2, "bbkb": 2, "compressed": 3, "scaling": 2, "continuous": 2}
+PICTURES = {"variance": 2, "bbkb": 4, "compressed": 3, "scaling": 2, "continuous": 2}
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +76,6 @@ def test_tables_are_read(tables):
     assert bandit.arms.shape == (150, 8) and bandit.f.shape == (150,)
     torch.testing.assert_close(bandit.arms.mean(0), torch.zeros(8, dtype=torch.float64))
     assert load("cadata", tables, 0.5).f.max() < 10
+    cube = load("cadata", tables, 0.5, in_unit_cube=True).arms
+    assert torch.equal(cube.amin(0), torch.zeros(8).double())
+    assert torch.equal(cube.amax(0), torch.ones(8).double())

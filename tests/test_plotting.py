@@ -9,8 +9,9 @@ import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.models import SingleTaskGP
 
-from botorch_bkb import BBKB, DTCGP, AdaBKB, confidence, read_journal, run
+from botorch_bkb import BBKB, DTCGP, AdaBKB, read_journal, run
 from botorch_bkb.plotting import (
+    plot_batch_count,
     plot_batches,
     plot_belief,
     plot_calibration,
@@ -81,6 +82,25 @@ def test_dictionary_batches_and_rewards_come_from_a_run_or_its_history(ax):
         plot_dictionary({"t": [1]}, ax)
 
 
+def test_bounds_on_sizes_are_drawn_at_every_evaluation(ax):
+    result = played(BBKB(bounds=BOX, seed=0))
+    history = result.history
+    plot_dictionary(result, ax, bound=lambda t, d: t + 100 * d)
+    bound = ax.lines[2]
+    assert bound.get_label() == "theoretical bound" and ax.get_yscale() == "log"
+    want = [t + 1 + 100 * d for t, d in zip(history["t"], history["dimension"], strict=True)]
+    assert list(bound.get_ydata()) == want
+    ax.clear()
+    plot_batch_count(history, ax, bound=lambda t, d: 10.0 * t)
+    counts, bound = (list(line.get_ydata()) for line in ax.lines)
+    assert counts[0] == 1 and counts[-1] == len(set(history["batch"]))
+    assert bound == [10.0 * (t + 1) for t in history["t"]]
+    ax.clear()
+    assert len(plot_batch_count({"t": [0, 1], "batch": [0, 0]}, ax).lines) == 1
+    with pytest.raises(InputDataError, match="no column 'dimension', only t, batch"):
+        plot_batch_count({"t": [0], "batch": [0]}, ax, bound=lambda t, d: d)
+
+
 def test_points_without_a_reward_are_left_out(tmp_path, ax):
     def fails(x):
         if x[0] > 0:
@@ -98,7 +118,7 @@ def test_points_without_a_reward_are_left_out(tmp_path, ax):
 
 def test_one_evaluation_can_be_seen(ax):
     result = played(BBKB(bounds=BOX, seed=0), 1)
-    for draw in (plot_dictionary, plot_rewards):
+    for draw in (plot_dictionary, plot_rewards, plot_batch_count):
         draw(result, ax)
     plot_regret(torch.ones(1), ax, uniform=1.0)
     assert all(line.get_marker() != "None" for line in ax.lines)
@@ -205,15 +225,3 @@ def test_without_matplotlib_the_pip_line_is_named(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r"pip install 'botorch-bkb\[plotting\]'"):
         plot_regret(torch.ones(3))
-
-
-def test_the_bounds_on_regret_grow_with_the_root_of_time():
-    given = {"noise_var": 1.0, "noise_bound": 1.0, "norm_bound": 2.0, "delta": 0.1}
-    for T in (100, 400):
-        half, whole = (
-            confidence.bbkb_regret(5.0, t, **given, batch_threshold=2.0) for t in (T, 4 * T)
-        )
-        assert whole == pytest.approx(2 * half)
-        assert confidence.bkb_regret(5.0, 4 * T, **given) > 2 * confidence.bkb_regret(
-            5.0, T, **given
-        )

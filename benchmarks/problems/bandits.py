@@ -34,15 +34,16 @@ class Bandit(NamedTuple):
         return self.f.max() - self.f[rows]
 
 
-def load(name: str, folder: Path | None, noise: float) -> Bandit:
+def load(name: str, folder: Path | None, noise: float, in_unit_cube: bool = False) -> Bandit:
     r"""Load a table of the BBKB paper as a bandit problem.
 
-    Each row is an arm with standardised features, and its label is the reward.
+    Each row is an arm, and its label is the reward. The paper does not say how it scales features.
 
     Args:
         name: ``"abalone"`` (rings) or ``"cadata"`` (house value in 100,000).
         folder: Folder with the tables.
         noise: Standard deviation of the noise.
+        in_unit_cube: Whether features are scaled to [0, 1]; otherwise they are standardised.
     """
     path = (folder or Path()) / FILES[name]
     if not path.exists():
@@ -54,6 +55,9 @@ def load(name: str, folder: Path | None, noise: float) -> Bandit:
         rows = [[sexes[row[0]], *row[1:]] for row in rows]
     table = torch.tensor([[float(v) for v in row] for row in rows], dtype=torch.float64)
     X, y = table[:, :8], table[:, 8] / (1.0 if name == "abalone" else 1e5)
+    if in_unit_cube:
+        low, high = X.aminmax(dim=0)
+        return Bandit((X - low) / (high - low), y, noise)
     return Bandit((X - X.mean(0)) / X.std(0), y, noise)
 
 

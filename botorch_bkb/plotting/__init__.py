@@ -5,9 +5,16 @@ axes, or on new ones, and returns them.
 """
 
 from botorch_bkb.plotting.beliefs import plot_belief, plot_calibration, plot_tree
-from botorch_bkb.plotting.runs import plot_batches, plot_dictionary, plot_regret, plot_rewards
+from botorch_bkb.plotting.runs import (
+    plot_batch_count,
+    plot_batches,
+    plot_dictionary,
+    plot_regret,
+    plot_rewards,
+)
 
 __all__ = [
+    "plot_batch_count",
     "plot_batches",
     "plot_belief",
     "plot_calibration",

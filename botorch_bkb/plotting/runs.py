@@ -19,6 +19,22 @@ if TYPE_CHECKING:
 #: A table of plain columns that describes a run, or its result.
 History = Mapping[str, Sequence[Any]] | Result
 
+#: A theoretical bound as a function of the number of evaluations and of the effective dimension.
+Bound = Callable[[int, float], float]
+
+
+def _draw_bound(ax: Axes, t: Sequence[int], values: Sequence[float]) -> None:
+    r"""Draw a theoretical bound as a dotted line."""
+    ax.plot(
+        t,
+        values,
+        color="k",
+        ls=":",
+        lw=1,
+        marker=marker(len(t)),
+        label=new_label(ax, "theoretical bound"),
+    )
+
 
 def plot_regret(
     regret: Tensor,
@@ -81,16 +97,7 @@ def plot_regret(
             label=new_label(ax, "uniform policy"),
         )
     if bound is not None:
-        values = [bound(int(step)) for step in t]
-        ax.plot(
-            t,
-            values,
-            color="k",
-            ls=":",
-            lw=1,
-            marker=marker(len(t)),
-            label=new_label(ax, "theoretical bound"),
-        )
+        _draw_bound(ax, t.tolist(), [bound(step) for step in t.tolist()])
     ax.set(xlabel="evaluations", ylabel="cumulative regret")
     if ax.get_legend_handles_labels()[0]:
         ax.legend()
@@ -136,20 +143,29 @@ def plot_rewards(history: History, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_dictionary(history: History, ax: Axes | None = None) -> Axes:
+def plot_dictionary(
+    history: History, ax: Axes | None = None, *, bound: Bound | None = None
+) -> Axes:
     r"""Plot the dictionary size and the effective dimension against the number of evaluations.
 
     Args:
         history: A :class:`~botorch_bkb.Result`, its history, or a table of ``read_journal``.
         ax: The axes to draw on; by default new ones.
+        bound: A theoretical bound on the size, as a function of the number of evaluations and of
+            the effective dimension after them; drawn as a line, on a logarithmic axis. It may use
+            :func:`~botorch_bkb.confidence.bkb_dictionary_size` or
+            :func:`~botorch_bkb.confidence.bbkb_dictionary_size`.
 
     Returns:
         The axes.
 
     Example:
+        >>> from botorch_bkb.confidence import bkb_dictionary_size
         >>> from botorch_bkb.plotting import plot_dictionary
         >>> history = {"t": [0, 1], "dictionary": [1, 2], "dimension": [0.9, 1.5]}
-        >>> plot_dictionary(history).get_xlabel()
+        >>> def bound(t, dimension):
+        ...     return bkb_dictionary_size(dimension, 8.0, noise_var=1.0)
+        >>> plot_dictionary(history, bound=bound).get_xlabel()
         'evaluations'
     """
     ax = axes_of(ax)
@@ -165,6 +181,9 @@ def plot_dictionary(history: History, ax: Axes | None = None) -> Axes:
         t, dimension, drawstyle="steps-post", marker=marker(len(t)), label="effective dimension"
     )
     ax.set(xlabel="evaluations", ylabel="size")
+    if bound is not None:
+        _draw_bound(ax, t, [bound(s + 1, d) for s, d in zip(t, dimension, strict=True)])
+        ax.set_yscale("log")
     ax.legend()
     return ax
 
@@ -196,4 +215,47 @@ def plot_batches(history: History, ax: Axes | None = None) -> Axes:
     ax.set(xlabel="evaluations before the batch", ylabel="batch size")
     if size and max(size.values()) > 20:
         ax.set_yscale("log")
+    return ax
+
+
+def plot_batch_count(
+    history: History, ax: Axes | None = None, *, bound: Bound | None = None
+) -> Axes:
+    r"""Plot the number of batches so far against the number of evaluations.
+
+    Every batch waits for feedback once, so this is also the number of rounds of feedback.
+
+    Args:
+        history: A :class:`~botorch_bkb.Result`, its history, or a table of ``read_journal``.
+        ax: The axes to draw on; by default new ones.
+        bound: A theoretical bound on the number of complete batches, as a function of the number of
+            evaluations and of the effective dimension after them; drawn as a line. It may use
+            :func:`~botorch_bkb.confidence.bbkb_batches`.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> from botorch_bkb.confidence import bbkb_batches
+        >>> from botorch_bkb.plotting import plot_batch_count
+        >>> history = {"t": [0, 1, 2], "batch": [0, 1, 1], "dimension": [0.5, 0.9, 0.9]}
+        >>> def bound(t, dimension):
+        ...     return bbkb_batches(dimension, t, noise_var=1.0, batch_threshold=2.0)
+        >>> ax = plot_batch_count(history, bound=bound)
+        >>> ax.lines[0].get_ydata().tolist()
+        [1, 2, 2]
+    """
+    ax = axes_of(ax)
+    t, batch = _columns(history, "t", "batch")
+    seen: set[Any] = set()
+    counts = []
+    for number in batch:
+        seen.add(number)
+        counts.append(len(seen))
+    ax.plot(t, counts, drawstyle="steps-post", marker=marker(len(t)), label="batches")
+    if bound is not None:
+        t, dimension = _columns(history, "t", "dimension")
+        _draw_bound(ax, t, [bound(s + 1, d) for s, d in zip(t, dimension, strict=True)])
+    ax.set(xlabel="evaluations", ylabel="number of batches")
+    ax.legend()
     return ax

@@ -91,13 +91,3 @@ def test_the_width_of_the_exact_posterior():
 def test_what_noise_exceeds_in_no_step():
     # log(9.869604 * 25 / 0.3) = log 822.467 = 6.712309; 0.5 * sqrt(13.424618).
     assert confidence.noise_over_time(5, 0.5, 0.1) == pytest.approx(1.831981, abs=1e-5)
-
-
-def test_regret_of_the_theorems():
-    noise = {"noise_var": 0.25, "noise_bound": 0.5, "norm_bound": 4.0, "delta": 0.1}
-    # 2 * 6^1.5 = 29.393877; sqrt(7); gain 2 log 7 = 3.891820: 0.5 * 6.194405 + 4 * 0.986385.
-    got = confidence.bkb_regret(2.0, 7, **noise)
-    assert got == pytest.approx(29.393877 * 2.645751 * (3.097203 + 3.945540), rel=1e-5)
-    # 55 * 8 * sqrt(7) * (0.5 * 4.302585 + 0.707107 * 4).
-    got = confidence.bbkb_regret(2.0, 7, **noise, batch_threshold=2.0)
-    assert got == pytest.approx(440 * 2.645751 * (2.151293 + 2.828427), rel=1e-5)
