@@ -61,6 +61,17 @@ def load(name: str, folder: Path | None, noise: float, in_unit_cube: bool = Fals
     return Bandit((X - X.mean(0)) / X.std(0), y, noise)
 
 
+def bumps(num_arms: int, dim: int, noise: float, seed: int) -> tuple[Bandit, float]:
+    r"""Return the generated arms, and the norm of their function for :func:`rbf` of 0.25."""
+    bandit = generated(num_arms, dim, noise, seed, torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    torch.rand(num_arms, dim, generator=generator, dtype=torch.float64)
+    centres = torch.rand(10, dim, generator=generator, dtype=torch.float64)
+    heights = torch.rand(10, generator=generator, dtype=torch.float64)
+    K = torch.exp(-2 * torch.cdist(centres, centres) ** 2)
+    return bandit, float((heights @ K @ heights).sqrt())
+
+
 def generated(num_arms: int, dim: int, noise: float, seed: int, dtype: torch.dtype) -> Bandit:
     r"""Generate uniform arms in a cube, with a sum of ten bumps as the expected reward."""
     generator = torch.Generator().manual_seed(seed)

@@ -56,6 +56,7 @@ KNOBS: dict[str, dict[str, dict[str, Any]]] = {
         "finite set": {"width": finite_set},
         "information": {"width": "information"},
         "theory": {"width": "theory"},
+        "paper": {"width": "paper"},
     },
 }
 #: Widths over a box that three seeds do not distinguish, and the number of extra seeds for them.

@@ -17,7 +17,6 @@ from botorch_bkb import (
     confidence,
     epsilon_for_horizon,
 )
-from botorch_bkb.confidence import Progress
 from botorch_bkb.optimizers import Optimizer
 
 NUM_ARMS = 60
@@ -77,24 +76,17 @@ def over_arms(noise_var: float, seed: int, steps: int) -> dict[str, float]:
 
 
 def over_a_box(seed: int, steps: int) -> dict[str, float]:
-    r"""Check width and regret over an interval, for a draw from the prior.
-
-    Slopes are Gaussian with a standard deviation of ``1 / lengthscale`` at every point. Twice the
-    variance ``b^2`` and a factor ``a`` of 10 bound their maximum.
-    """
-    noise_var, slope, tail = 0.1, 2 / LENGTHSCALE, 10.0
+    r"""Check width and regret over an interval, for a draw from the prior."""
+    noise_var = 0.1
     generator = torch.Generator().manual_seed(seed)
     f = draw(generator)
     grid = torch.linspace(0, 2, 401, dtype=torch.float64).unsqueeze(-1)
     highest = float(f(grid).max())
 
-    def width(p: Progress) -> float:
-        return confidence.box(1, p.num_steps + 1, DELTA, side=2.0, slope=slope, tail=tail)
-
     epsilon = epsilon_for_horizon(steps, 1)
     optimizer = CompressedUCB(
         bounds=torch.tensor([[0.0], [2.0]], dtype=torch.float64), covar_module=rbf(LENGTHSCALE**2),
-        noise_var=noise_var, width=width, delta=DELTA, epsilon=epsilon, num_initial=2, seed=seed,
+        noise_var=noise_var, width="theory", delta=DELTA, epsilon=epsilon, num_initial=2, seed=seed,
     )  # fmt: skip
     regret, covered = 0.0, 0.0
     while optimizer.num_steps < steps:

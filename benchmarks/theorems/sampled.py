@@ -15,8 +15,10 @@ from botorch_bkb.optimizers import Optimizer
 THRESHOLD = 2.0
 #: A figure without a target: the check of accuracy says something only if it is positive.
 LEFT_OUT = "BKB, Theorem 1 a: share of points outside the dictionary"
-THEORY = {"width": "theory", "delta": DELTA}
-KNOWN = {**THEORY, "norm_bound": NORM}
+PAPER = {"width": "paper", "delta": DELTA}
+KNOWN = {**PAPER, "norm_bound": NORM}
+ANYTIME = {**KNOWN, "width": "theory"}
+FRESH = {"oversampling": "theory", "coupled": False}
 
 
 class Guarantee(NamedTuple):
@@ -29,17 +31,22 @@ class Guarantee(NamedTuple):
 
 #: Widths by name. Every one is checked at all arms and picks of its runs. New ones go here.
 WIDTHS = {
-    "BKB, Theorem 2": Guarantee(BKB, {**KNOWN, "oversampling": "theory"}),
+    "BKB, Theorem 2": Guarantee(BKB, {**KNOWN, **FRESH}),
     "BBKB, Theorem 2": Guarantee(
-        BBKB,
-        {**KNOWN, "oversampling": "theory", "batch_rule": "sum", "batch_threshold": THRESHOLD},
+        BBKB, {**KNOWN, **FRESH, "batch_rule": "sum", "batch_threshold": THRESHOLD}
     ),
     "self-normalised bound, GP-UCB": Guarantee(GPUCB, KNOWN),
     "self-normalised bound, GP-BUCB": Guarantee(GPBUCB, {**KNOWN, "batch_threshold": THRESHOLD}),
     "self-normalised bound, mini-GP-UCB": Guarantee(
         MiniGPUCB, {**KNOWN, "batch_threshold": THRESHOLD}
     ),
-    "compressed, Theorem 3.2 i": Guarantee(CompressedUCB, {**THEORY, "epsilon": 0.01}, True),
+    "anytime bound, BKB, oversampling 1": Guarantee(BKB, {**ANYTIME, "oversampling": 1.0}),
+    "anytime bound, BBKB, oversampling 1": Guarantee(
+        BBKB, {**ANYTIME, "oversampling": 1.0, "batch_threshold": THRESHOLD}
+    ),
+    "anytime bound, GP-UCB": Guarantee(GPUCB, ANYTIME),
+    "anytime bound, GP-BUCB": Guarantee(GPBUCB, {**ANYTIME, "batch_threshold": THRESHOLD}),
+    "compressed, Theorem 3.2 i": Guarantee(CompressedUCB, {**PAPER, "epsilon": 0.01}, True),
 }
 
 

@@ -49,7 +49,7 @@ def check(dim: int, seed: int, steps: int) -> dict[str, float]:
         while optimizer.num_observations < steps:
             suggestion = optimizer.ask()
             optimizer.tell(suggestion, problem.rewards(suggestion.X))
-            regret = problem.highest - float(problem(optimizer.best().X.unsqueeze(0)))
+            regret = problem.highest - float(problem(optimizer.best(by="lower").X.unsqueeze(0)))
             worst = max(worst, regret / optimizer.gap())
         found[f"{name}: regret of the recommendation over the gap"] = worst
         found[f"{name}: variation within a cell over its radius"] = variation(

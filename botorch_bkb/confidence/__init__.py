@@ -14,6 +14,7 @@ from botorch_bkb.confidence.regret import (
     log_determinant_bound,
     variance_over_information,
 )
+from botorch_bkb.confidence.self_normalised import anytime, anytime_exact
 from botorch_bkb.confidence.sizes import (
     bbkb_batches,
     bbkb_dictionary_size,
@@ -21,7 +22,6 @@ from botorch_bkb.confidence.sizes import (
     model_order_bound,
     model_order_rate,
 )
-from botorch_bkb.confidence.self_normalised import anytime, anytime_exact
 from botorch_bkb.confidence.theorems import (
     bbkb,
     bkb,

@@ -34,10 +34,11 @@ class AdaBKB(Optimizer):
     What is proved: with ``width="theory"``, given kernel and noise and ``norm_bound`` a bound on
     the norm, all indices are bounds with probability ``1 - delta``, and :meth:`gap` bounds the
     regret of the point of best lower bound. The paper also proves that the regret is sublinear,
-    with ``oversampling="theory"`` and ``coupled=False``. With the kernel's own radius this holds for every function of that norm. The
-    kernel must then fall with the distance in each coordinate, as RBF and Matern kernels do. The
-    radius shrinks slowly in many dimensions, since a split shortens one side only. The paper's
-    ``(v1, rho)`` shrinks as fast as you say, and is valid if you are right.
+    with ``oversampling="theory"`` and ``coupled=False``. With the kernel's own radius this holds
+    for every function of that norm. The kernel must then fall with the distance in each
+    coordinate, as RBF and Matern kernels do. The radius shrinks slowly in many dimensions, since a
+    split shortens one side only. The paper's ``(v1, rho)`` shrinks as fast as you say, and is valid
+    if you are right.
 
     Args:
         bounds: A ``2 x d`` tensor, the corners of the box.
