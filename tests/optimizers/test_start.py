@@ -11,8 +11,10 @@ from botorch.exceptions.errors import InputDataError, UnsupportedError
 from gpytorch.kernels import RBFKernel
 
 from botorch_bkb import BBKB, BKB, AdaBKB, ConvergedError, Optimizer
+from botorch_bkb.batches import SumRule
 from botorch_bkb.domains import Arms, Box
 from botorch_bkb.models import Surrogate
+from botorch_bkb.optimizers import ALGORITHMS
 from botorch_bkb.optimizers.asking import suggest, with_new_rows
 from botorch_bkb.optimizers.results import Convergence
 from botorch_bkb.optimizers.start import initial_state, seeded_generator
@@ -85,3 +87,51 @@ def test_convergence_survives_pickling():
     again = pickle.loads(pickle.dumps(error))
     assert again.convergence == error.convergence and str(again) == str(error)
     assert "0.5" in str(error) and "lower epsilon" in str(error)
+
+
+# ---------------------------------------------------------------------- the first arm
+
+MANY = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if not name.startswith("Ada")])
+def test_the_first_arm_is_drawn_uniformly(name):
+    given = {"covar_module": RBFKernel(), "noise_var": 0.1}
+    if name == "BatchedElimination":
+        pytest.skip("its first batch is chosen by variance")
+    counts = torch.zeros(len(MANY))
+    for seed in range(240):
+        counts[int(ALGORITHMS[name](MANY, **given, seed=seed).ask(1).indices)] += 1
+    # Each arm has 20 draws in the mean, with a standard deviation of 4.3.
+    assert counts.min() >= 4 and counts.max() <= 40
+
+
+def test_the_first_arm_is_in_the_dictionary_of_the_first_batch():
+    # As in Algorithm 1, where S_1 = {x_1}: its own variance falls within the batch.
+    rule = SumRule(100.0, max_size=4)
+    for seed in range(5):
+        optimizer = BBKB(MANY, covar_module=RBFKernel(), noise_var=0.1, batch_rule=rule, seed=seed)
+        first = int(optimizer.table.dictionary)
+        picks = optimizer.ask().indices.tolist()
+        assert picks[0] == first and picks[1] != first
+
+
+def test_a_first_arm_that_is_given_up_is_not_asked_again_at_once():
+    optimizer = BKB(MANY, covar_module=RBFKernel(), noise_var=0.1, seed=0)
+    suggestion = optimizer.ask()
+    optimizer.give_up(suggestion)
+    assert optimizer.ask().indices.tolist() != suggestion.indices.tolist()
+
+
+def test_the_first_arm_of_other_arms_is_one_of_them():
+    for seed in range(20):
+        optimizer = BKB(MANY, covar_module=RBFKernel(), noise_var=0.1, seed=seed)
+        optimizer.set_arms(MANY[:3])
+        assert int(optimizer.ask().indices) < 3
+
+
+def test_the_first_arm_is_the_same_after_saving():
+    given = {"covar_module": RBFKernel(), "noise_var": 0.1}
+    one, other = BKB(MANY, **given, seed=3), BKB(MANY, **given, seed=4)
+    other.load_state_dict(one.state_dict())
+    assert other.ask().indices.tolist() == one.ask().indices.tolist()
