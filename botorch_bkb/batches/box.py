@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import torch
 from botorch.acquisition.analytic import PosteriorMean
@@ -33,10 +34,13 @@ class BatchOverBox(Batch):
             knows them.
     """
 
-    def __init__(self, context: BatchContext) -> None:
+    everywhere = True
+
+    def __init__(self, context: BatchContext, **options: Any) -> None:
         self.context = context
         self.inputs = torch.cat([context.models.arms, context.state.observations.added])
-        super().__init__(context.table, context.rule, num_arms=0, **context.options)
+        options = {"num_arms": 0, **context.options, **options}
+        super().__init__(context.table, context.rule, **options)
 
     def follow(self, picks: Sequence[int]) -> None:
         r"""Repeat the picks of an interrupted run; choosing again would give the same."""
@@ -97,6 +101,9 @@ class DesignBatch(BatchOverBox):
         r"""Whether all points of the design were asked."""
         return self._ended or len(self.picks) >= len(self._points)
 
+    def _spend(self, picks: Sequence[tuple[int, float]]) -> None:
+        return  # a design is asked as a whole, whatever the rule says
+
     def _choose(self) -> int:
         return self._row_of(self._points[len(self.picks)].unsqueeze(0))
 
@@ -126,7 +133,7 @@ class BoxBatch(BatchOverBox):
         self.base = self._model = context.models.for_search(
             context.state, domain.cube, context.table
         )
-        super().__init__(context)
+        super().__init__(context, joins=True)
         # Conditioned on when the model is needed, in the same portions after an interruption.
         outstanding = [*self.stragglers, *self.given_up]
         self._waiting = [outstanding] if outstanding else []
