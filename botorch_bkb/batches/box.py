@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import torch
 from botorch.acquisition.analytic import PosteriorMean
@@ -36,10 +35,10 @@ class BatchOverBox(Batch):
 
     everywhere = True
 
-    def __init__(self, context: BatchContext, **options: Any) -> None:
+    def __init__(self, context: BatchContext) -> None:
         self.context = context
         self.inputs = torch.cat([context.models.arms, context.state.observations.added])
-        options = {"num_arms": 0, **context.options, **options}
+        options = {"num_arms": 0, **context.options, "joins": True}
         super().__init__(context.table, context.rule, **options)
 
     def follow(self, picks: Sequence[int]) -> None:
@@ -133,7 +132,7 @@ class BoxBatch(BatchOverBox):
         self.base = self._model = context.models.for_search(
             context.state, domain.cube, context.table
         )
-        super().__init__(context, joins=True)
+        super().__init__(context)
         # Conditioned on when the model is needed, in the same portions after an interruption.
         outstanding = [*self.stragglers, *self.given_up]
         self._waiting = [outstanding] if outstanding else []
