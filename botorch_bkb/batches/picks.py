@@ -24,9 +24,11 @@ from torch import Tensor
 from botorch_bkb.arms.table import CHUNK, ArmTable
 from botorch_bkb.belief import chunks
 
-#: Number of columns of covariances that are computed at a time. Tables that keep no coordinates
-#: keep as many columns for rows that are picked again; others as many as they have coordinates.
-COLUMNS = 32
+#: Number of distinct picks whose covariances with a block of rows are computed at a time. With more
+#: picks since the last pass, all rows are passed again.
+COLUMNS = 64
+#: Largest share of the rows that are examined without a pass over all of them.
+NEAR = 1 / 16
 
 
 class Picks:
@@ -72,10 +74,11 @@ class Picks:
         self.scores: list[float] = []
         self.spent = 0.0
         self._counts: dict[int, int] = {}
-        self._waiting: dict[int, int] = {}  # counts of picks that ``_fall`` does not include
-        self._since = 0.0  # the sum of their scores
-        self._fall = 0.0
-        self._columns: dict[int, Tensor] = {}  # squares of covariances, for rows picked again
+        self._bound = 0.0  # at least the largest local bound
+        # Picks since the last pass over all rows, and the sum of their scores.
+        self._waiting: dict[int, int] = {}
+        self._since = 0.0
+        self._directions: dict[int, Tensor] = {}  # Q z of picks, or their columns
 
     def __len__(self) -> int:
         return sum(self._counts.values())
@@ -93,6 +96,7 @@ class Picks:
             self.scores.append(score)
         self._counts[row] = self._counts.get(row, 0) + 1
         self._waiting[row] = self._waiting.get(row, 0) + 1
+        self._bound += score
         self._since += score
         self.spent += spent
 
@@ -116,29 +120,40 @@ class Picks:
         rows = torch.tensor(self.rows, dtype=torch.long, device=table.X.device)
         if self.joins:
             return table.covariance(rows) / table.noise_var
-        z = table.coordinates(rows).double()
-        explained = z @ table.inverse_information @ z.mT
-        return (explained + table.residual(rows).diag()) / table.noise_var
+        return self._covariances(self.rows, rows)
 
     @torch.no_grad()
     def covariances_with(self, row: int) -> Tensor:
         r"""Return ``c`` of all rows of the table with one row, ``A``, float64."""
-        return self._covariances([row]).squeeze(-1)
+        blocks = chunks(len(self.table.X), CHUNK)
+        return torch.cat([self._covariances([row], block) for block in blocks]).squeeze(-1)
 
-    def _covariances(self, rows: list[int]) -> Tensor:
+    def _covariances(self, picks: list[int], at: Tensor | slice) -> Tensor:
+        r"""Return ``c`` of the rows ``at`` with some picks, one column each."""
         table = self.table
+        thin = torch.stack([self._direction(row) for row in picks], -1)
         if self.joins:
-            columns = torch.stack([table.covariance_with(row) for row in rows], -1)
-            return columns / table.noise_var
-        index = torch.tensor(rows, dtype=torch.long, device=table.X.device)
-        thin = (table.inverse_information @ table.coordinates(index).double().mT).to(table.X)
-        blocks = chunks(len(table.X), CHUNK)
-        columns = torch.cat([(table.coordinates(block) @ thin).double() for block in blocks])
-        columns[index, torch.arange(len(rows), device=index.device)] += table.residual(index)
+            return thin[at] / table.noise_var
+        columns = (table.coordinates(at) @ thin.to(table.X)).double()
+        index = torch.tensor(picks, dtype=torch.long, device=table.X.device)
+        rows = torch.arange(len(table.X), device=index.device)[at] if isinstance(at, slice) else at
+        columns += (rows.unsqueeze(-1) == index) * table.residual(index)
         return columns / table.noise_var
+
+    def _direction(self, row: int) -> Tensor:
+        r"""Return the covariances of all rows with a pick, or the vector that they follow from."""
+        if row not in self._directions:
+            table = self.table
+            self._directions[row] = (
+                table.covariance_with(row)
+                if self.joins
+                else table.inverse_information @ table.coordinates(row).double()
+            )
+        return self._directions[row]
 
     # ------------------------------------------------------------------ the local bound
 
+    @torch.no_grad()
     def largest_fall(self, limit: float = 0.0) -> float:
         r"""Return ``max_x sum_s c_s(x)^2 / tau(x)``, over all ``x`` that may be picked.
 
@@ -147,44 +162,67 @@ class Picks:
         other points may be picked as well, it is the largest eigenvalue of the covariance matrix
         of the picks, which bounds the fall everywhere.
 
+        A pick adds at most its score at any row. So most rows need not be examined after most
+        picks: those whose last value and the scores since then are at most ``limit`` together. And
+        the eigenvalue is a bound for all rows.
+
         Args:
-            limit: The number that matters. Every pick adds at most its score. While the last
-                maximum and the scores since then are at most ``limit`` together, their sum is
-                returned instead, which costs nothing.
+            limit: The number that matters. Only the answer to whether the maximum exceeds it is
+                exact. With the default of zero the maximum is exact, too.
         """
-        bound = self._fall + self._since
-        if bound > limit:
-            fall = self._largest_eigenvalue() if self.everywhere else self._largest_over_rows()
-            self._fall = bound = min(bound, fall)  # larger only by rounding, or not a number
-            self._since, self._waiting = 0.0, {}
-        return bound
+        if self._bound <= limit:
+            return self._bound
+        # Larger only by rounding. The minimum of a number and nan is the number.
+        fall = min(self._bound, self._examined(limit))
+        if fall <= limit:
+            self._bound = fall
+        return fall
 
-    @torch.no_grad()
-    def _largest_eigenvalue(self) -> float:
+    def _examined(self, limit: float) -> float:
+        if self.everywhere:
+            return self._largest_eigenvalue(self.covariance())
+        near = torch.nonzero(self._falls > limit - self._since).squeeze(-1)
+        if 0 < len(near) <= NEAR * len(self._falls) and len(self._waiting) <= COLUMNS:
+            return max(float((self._falls[near] + self._more(near)).max()), limit)
+        if limit > 0 and len(self.rows) <= COLUMNS:
+            fall = self._fall_at_picks(limit)
+            if fall is not None:
+                return fall
+        for block in chunks(len(self._falls), CHUNK):
+            self._falls[block] += self._more(block)
+        self._since, self._waiting = 0.0, {}
+        return float(self._falls.max())
+
+    def _fall_at_picks(self, limit: float) -> float | None:
+        r"""Return the largest bound at the picks if it exceeds ``limit``, or one within it."""
+        C, rows = self.covariance(), torch.tensor(self.rows, device=self.table.X.device)
+        fall = float((C.square() @ self.counts * self._inverse_scores[rows]).max())
+        if fall > limit:
+            return fall
+        bound = self._largest_eigenvalue(C)
+        return bound if bound <= limit else None
+
+    def _passed(self, top: float) -> float:
+        self._top, self._since, self._waiting = top, 0.0, {}
+        return top
+
+    def _largest_eigenvalue(self, C: Tensor) -> float:
         root = self.counts.sqrt()
-        return float(torch.linalg.eigvalsh(root.unsqueeze(-1) * self.covariance() * root)[-1])
+        return float(torch.linalg.eigvalsh(root.unsqueeze(-1) * C * root)[-1])
 
-    @torch.no_grad()
-    def _largest_over_rows(self) -> float:
-        known = [row for row in self._waiting if row in self._columns]
-        new = [row for row in self._waiting if row not in self._columns]
-        for row in known:
-            self._squares.add_(self._columns[row], alpha=self._waiting[row])
-        for start in range(0, len(new), COLUMNS):
-            self._add_columns(new[start : start + COLUMNS])
-        return float((self._squares * self._inverse_scores).max())
-
-    def _add_columns(self, rows: list[int]) -> None:
-        columns = self._covariances(rows).square_()
-        counts = columns.new_tensor([float(self._waiting[row]) for row in rows])
-        self._squares.add_(columns @ counts)
-        for row, column in zip(rows, columns.unbind(-1), strict=True):
-            if len(self._columns) < self._room:
-                self._columns[row] = column.clone()
+    def _more(self, at: Tensor | slice) -> Tensor:
+        r"""Return what the waiting picks add to the bounds of the rows ``at``."""
+        scale, waiting = self._inverse_scores[at], list(self._waiting.items())
+        squares = torch.zeros_like(scale)
+        for start in range(0, len(waiting), COLUMNS):
+            rows, counts = zip(*waiting[start : start + COLUMNS], strict=True)
+            columns = self._covariances(list(rows), at).square_()
+            squares += columns @ columns.new_tensor(counts)
+        return squares * scale
 
     @cached_property
-    def _squares(self) -> Tensor:
-        r"""``sum_s c_s(x)^2`` of all rows."""
+    def _falls(self) -> Tensor:
+        r"""``sum_s c_s(x)^2 / tau(x)`` of all rows at the last pass."""
         return torch.zeros_like(self.arm_scores)
 
     @cached_property
@@ -192,7 +230,3 @@ class Picks:
         r"""``1 / tau`` of all rows, zero where there is nothing left to fall."""
         tau = self.arm_scores
         return torch.where(tau > torch.finfo(tau.dtype).tiny, tau.reciprocal(), 0.0)
-
-    @property
-    def _room(self) -> int:
-        return max(COLUMNS, len(self.table.inverse_information) if self.table.keep else 0)
