@@ -321,7 +321,8 @@ class AdaRun:
     ) -> Tensor:
         r"""Picks until ``1 + sum tau > threshold``; a single one without a threshold.
 
-        By the rule ``"local"`` the largest eigenvalue takes the place of the sum. Leaves whose index is below the best lower bound when the batch begins are left out.
+        By the rule ``"local"`` the largest eigenvalue takes the place of the sum. Leaves whose
+        index is below the best lower bound when the batch begins are left out.
         """
         best = max(mean - width * sd for mean, sd in zip(*self.moments(S, []), strict=True))
         leaves = [c for c, is_leaf in enumerate(self.leaf) if is_leaf]

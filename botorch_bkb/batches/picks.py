@@ -142,14 +142,14 @@ class Picks:
 
     def _direction(self, row: int) -> Tensor:
         r"""Return the covariances of all rows with a pick, or the vector that they follow from."""
-        if row not in self._directions:
-            table = self.table
-            self._directions[row] = (
-                table.covariance_with(row)
-                if self.joins
-                else table.inverse_information @ table.coordinates(row).double()
-            )
-        return self._directions[row]
+        table, known = self.table, self._directions.get(row)
+        if self.joins:
+            if known is None or len(known) < len(table.X):
+                known = table.covariance_with(row)
+        elif known is None:
+            known = table.inverse_information @ table.coordinates(row).double()
+        self._directions[row] = known
+        return known
 
     # ------------------------------------------------------------------ the local bound
 
