@@ -33,6 +33,7 @@ PROBLEMS = ("abalone 0.2", "cadata")
 METHODS: dict[str, tuple[type[Optimizer], dict[str, Any]]] = {
     "BBKB": (BBKB, {}),
     "BBKB, oversampling 8": (BBKB, {"oversampling": 8.0}),
+    "BBKB, sum rule": (BBKB, {"batch_rule": "sum"}),
     "BBKB, two sd": (BBKB, {"width": "heuristic"}),
     "BBKB, Thompson": (BBKB, {"acquisition": "thompson"}),
     "GP-BUCB": (GPBUCB, {}),

@@ -55,7 +55,7 @@ class Optimizer(OptimizerBase):
     :class:`MiniGPUCB`        everything  hold         the same
     :class:`GPBUCB`           everything  product      the same times ``sqrt(C)``
     :class:`BKB`              sampled     one          BKB, Theorem 2
-    :class:`BBKB`             sampled     sum          BBKB, Theorem 2
+    :class:`BBKB`             sampled     local        BBKB, Theorem 2
     :class:`EpsilonGreedy`    sampled     sum          (picks use no width)
     :class:`CompressedUCB`    threshold   one          compressed GP bandits, Theorem 3.2
     :class:`CompressedEI`     threshold   one          (picks use no width)
@@ -72,8 +72,9 @@ class Optimizer(OptimizerBase):
     What is proved: bounds hold at all arms and steps with probability ``1 - delta``, and the regret
     is sublinear, by the theorem in the table. This needs ``width="theory"``, given kernel and
     noise, ``norm_bound`` a bound on the norm of the function, and for sampled dictionaries
-    ``oversampling="theory"`` and ``coupled=False``. Everything else, the defaults included, is
-    heuristic: the theorems' widths and oversampling are far larger than what works best.
+    ``oversampling="theory"`` and ``coupled=False``, and the regret also ``batch_rule="sum"``.
+    Everything else, the defaults included, is heuristic: the theorems' widths and oversampling are
+    far larger than what works best.
 
     Args:
         domain: An :class:`~botorch_bkb.domains.Arms`, :class:`~botorch_bkb.domains.Box` or
