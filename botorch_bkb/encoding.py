@@ -21,7 +21,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bkb.acquisition import EI, MPI, PI, UCB, FromBoTorch, Greedy, Thompson
-from botorch_bkb.batches import HoldingRule, OneAtATime, ProductRule, SumRule
+from botorch_bkb.batches import HoldingRule, LocalRule, OneAtATime, ProductRule, SumRule
 from botorch_bkb.confidence import Confidence
 from botorch_bkb.dictionaries import (
     AllPoints,
@@ -58,8 +58,8 @@ VALUES = {
     kind.__name__: kind
     for kind in (
         Arms, Box, Tree, Surrogate, AllPoints, Automatic, InformationThreshold,
-        RidgeLeverageSampling, Confidence, OneAtATime, SumRule, ProductRule, HoldingRule,
-        UCB, EI, MPI, PI, Thompson, Greedy, FromBoTorch,
+        RidgeLeverageSampling, Confidence, OneAtATime, SumRule, LocalRule, ProductRule,
+        HoldingRule, UCB, EI, MPI, PI, Thompson, Greedy, FromBoTorch,
     )
 }  # fmt: skip
 LENGTH = struct.Struct("<Q")

@@ -97,7 +97,9 @@ def batch(
 
     ``K_as`` are all arms against the dictionary, ``prior`` their ``k(x,x)``; ``counts`` the
     pulls so far. The rule of L5 uses scores (variances over noise), as the proofs do. With the
-    kernel ``K`` of all arms the posterior is exact: every pick joins the dictionary.
+    kernel ``K`` of all arms the posterior is exact: every pick joins the dictionary. The rule
+    ``"local"`` ends the batch when ``1 + sum_s c(x, x_s)^2 / tau(x)`` exceeds the threshold at
+    some arm ``x``.
     """
 
     def scores(counts: Tensor) -> Tensor:
@@ -110,7 +112,19 @@ def batch(
         _, cov = dtc(K_ss, K_as[rows], K_as, torch.diag(prior), zero, lam)
         return cov.diagonal() / noise
 
+    def covariances() -> Tensor:
+        r"""What falls: the whole covariance, or what S explains and each arm's own residual."""
+        rows = torch.repeat_interleave(torch.arange(len(counts)), counts.long())
+        lam = torch.full((len(rows),), noise, dtype=K_as.dtype)
+        zero = torch.zeros_like(lam)
+        if K is not None:
+            return exact(K[rows][:, rows], K[:, rows], K, zero, lam)[1] / noise
+        Q = K_as @ torch.linalg.pinv(K_ss, hermitian=True) @ K_as.mT
+        explained = dtc(K_ss, K_as[rows], K_as, Q, zero, lam)[1]
+        return (explained + torch.diag(prior - Q.diagonal())) / noise
+
     start, picks = scores(counts), []
+    c = covariances() if rule == "local" else None
     while True:
         upper = mean + width * (noise * scores(counts)).sqrt()
         picks.append(int(upper.argmax()))
@@ -121,6 +135,10 @@ def batch(
         counts = counts.clone()
         counts[picks[-1]] += 1
         chosen = start[picks]
+        if c is not None:
+            if 1 + float((c[:, picks].square().sum(-1) / start).max()) > threshold:
+                return picks
+            continue
         if (1 + chosen.sum() if rule == "sum" else (1 + chosen).prod()) > threshold:
             return picks
 
@@ -291,10 +309,20 @@ class AdaRun:
             self.depth.append(self.depth[cell] + 1)
             self.leaf.append(True)
 
-    def next_batch(self, S: Tensor, width: float, threshold: float | None = None) -> Tensor:
+    def largest_eigenvalue(self, S: Tensor, picks: list[Tensor]) -> float:
+        r"""Of the covariance matrix of the picks over the noise."""
+        k, x = self.kernel, torch.cat(picks)
+        lam = torch.full((len(self.X),), self.noise, dtype=torch.float64)
+        cov = dtc(k(S, S), k(self.X, S), k(x, S), k(x, x), self.y, lam)[1]
+        return float(torch.linalg.eigvalsh(cov / self.noise)[-1])
+
+    def next_batch(
+        self, S: Tensor, width: float, threshold: float | None = None, rule: str = "sum"
+    ) -> Tensor:
         r"""Picks until ``1 + sum tau > threshold``; a single one without a threshold.
 
-        Leaves whose index is below the best lower bound when the batch begins are left out.
+        By the rule ``"local"`` the largest eigenvalue takes the place of the sum. Leaves whose
+        index is below the best lower bound when the batch begins are left out.
         """
         best = max(mean - width * sd for mean, sd in zip(*self.moments(S, []), strict=True))
         leaves = [c for c, is_leaf in enumerate(self.leaf) if is_leaf]
@@ -313,6 +341,8 @@ class AdaRun:
                 continue
             spent += self.moments(S, [])[1][cell] ** 2 / self.noise
             picks.append(self.centre(cell))
+            if rule == "local":
+                spent = 1 + self.largest_eigenvalue(S, picks)
             if threshold is None or spent > threshold:
                 return torch.cat(picks)
 

@@ -43,6 +43,7 @@ from botorch_bkb.batches import (
     ExactBatch,
     GreedyBatch,
     LazyBatch,
+    LocalRule,
     ProductRule,
     SumRule,
     ThompsonBatch,
@@ -107,6 +108,8 @@ def test_no_factory_without_device_in_the_arm_table(device):
         options = {"num_arms": 60, "stragglers": (3, 4), "given_up": (5, 61)}
         for batch in (
             LazyBatch(table, SumRule(50.0), 2.0, **options),
+            LazyBatch(table, LocalRule(50.0), 2.0, **options),
+            ExactBatch(table, LocalRule(50.0), UpperBound(2.0), **options),
             ExactBatch(table, ProductRule(1e5), UpperBound(2.0), **options),
             ThompsonBatch(table, SumRule(50.0), seeded, **options),
             GreedyBatch(table, SumRule(50.0), 0.5, seeded, **options),
@@ -131,12 +134,13 @@ def test_no_factory_without_device_in_acquisition_functions(device):
         assert bound(X[:3].unsqueeze(-2)).device == X.device
 
 
+@pytest.mark.parametrize("rule", [SumRule(4.0), LocalRule(2.0)], ids=str)
 @pytest.mark.parametrize("kind", [Arms, Box, Tree])
 @pytest.mark.parametrize(
     "dictionary", [None, AllPoints(max_size=5), InformationThreshold(0.05, discard=False)], ids=str
 )
 @pytest.mark.filterwarnings("ignore")
-def test_no_factory_without_device_in_any_composition(kind, dictionary, device):
+def test_no_factory_without_device_in_any_composition(kind, dictionary, rule, device):
     X = torch.rand(40, 2, dtype=torch.float64, device=device)
     corners = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64, device=device)
     with NoImplicitDevice():
@@ -145,7 +149,7 @@ def test_no_factory_without_device_in_any_composition(kind, dictionary, device):
             domain,
             model=Surrogate(gpytorch.kernels.RBFKernel(), 0.1),
             dictionary=dictionary,
-            batch=SumRule(4.0),
+            batch=rule,
             seed=0,
         )
         optimizer.give_up(optimizer.ask(1))

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from botorch_bkb import AllPoints, Automatic, InformationThreshold, RidgeLeverageSampling
 from botorch_bkb.acquisition import EI, MPI, PI, UCB, BudgetedUCB, FromBoTorch, Greedy, Thompson
-from botorch_bkb.batches import BatchRule, HoldingRule, OneAtATime, ProductRule, SumRule
+from botorch_bkb.batches import BatchRule, HoldingRule, LocalRule, OneAtATime, ProductRule, SumRule
 from botorch_bkb.confidence import Confidence
 from botorch_bkb.domains import Arms, Box, Tree
 from botorch_bkb.encoding import (
@@ -114,6 +114,7 @@ BOUNDS = torch.tensor([[0.0, -1.0], [2.0, 1.0]], dtype=torch.float64)
 PARTS = [
     OneAtATime(),
     SumRule(3.0),
+    LocalRule(3.0, max_size=7),
     ProductRule(3.0, max_size=7),
     HoldingRule(1.5),
     AllPoints(max_size=9),

@@ -102,7 +102,7 @@ def against_the_transcription(
     r"""Compare BBKB with its plain transcription, by the time of one run and the regret of some."""
 
     def ours(pulls: int, seed: int) -> Run:
-        optimizer = setting.make(BBKB, budget, seed)
+        optimizer = setting.make(BBKB, budget, seed, batch_rule="sum")
         return play(optimizer, setting.bandit, pulls, seed)
 
     plain = play_plainly(setting, budget, 0, budget, limit)

@@ -6,14 +6,11 @@ from botorch_bkb.batches.box import BatchOverBox, BoxBatch, DesignBatch
 from botorch_bkb.batches.context import BatchContext
 from botorch_bkb.batches.exact import Criterion, ExactBatch, UpperBound
 from botorch_bkb.batches.lazy import LazyBatch
+from botorch_bkb.batches.local import LocalRule
 from botorch_bkb.batches.models import BeliefModels
-from botorch_bkb.batches.rules import (
-    BatchRule,
-    HoldingRule,
-    OneAtATime,
-    ProductRule,
-    SumRule,
-)
+from botorch_bkb.batches.picks import Picks
+from botorch_bkb.batches.rule import BatchRule
+from botorch_bkb.batches.rules import HoldingRule, OneAtATime, ProductRule, SumRule
 from botorch_bkb.batches.sampled import GreedyBatch, ThompsonBatch
 from botorch_bkb.batches.tree import TreeBatch
 
@@ -30,7 +27,9 @@ __all__ = [
     "GreedyBatch",
     "HoldingRule",
     "LazyBatch",
+    "LocalRule",
     "OneAtATime",
+    "Picks",
     "ProductRule",
     "SumRule",
     "ThompsonBatch",

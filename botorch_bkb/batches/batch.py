@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from botorch_bkb.arms import ArmTable
-from botorch_bkb.batches.rules import BatchRule
+from botorch_bkb.batches.picks import Picks
+from botorch_bkb.batches.rule import BatchRule
 from botorch_bkb.state.components import TreeState
 
 
@@ -29,6 +30,7 @@ class Batch(ABC):
         ends_uninformed: Whether an uninformative pick ends the batch. Such a pick does not change
             the belief, so the same row would be picked again.
         first: The row of the first pick, where it does not depend on the belief.
+        joins: Whether picks join the dictionary when they are observed.
 
     Attributes:
         picks: Rows picked so far, in order. Rows may repeat.
@@ -55,6 +57,9 @@ class Batch(ABC):
         [0, 1, 2]
     """
 
+    #: Whether points may be picked that are not rows of the table yet.
+    everywhere = False
+
     def __init__(
         self,
         table: ArmTable,
@@ -66,6 +71,7 @@ class Batch(ABC):
         threshold: float | None = None,
         ends_uninformed: bool = False,
         first: int | None = None,
+        joins: bool = False,
     ) -> None:
         self.table, self.rule, self.threshold = table, rule, threshold
         self.stragglers, self.given_up = tuple(stragglers), tuple(given_up)
@@ -75,7 +81,9 @@ class Batch(ABC):
         self.scores: list[float] = []
         self.informative: list[bool] = []
         self.added: list[Tensor] = []
-        self._spent = sum(rule.spent(self._score_at_start(row)) for row in stragglers)
+        self._counted = Picks(table, joins=joins, everywhere=self.everywhere)
+        self._spent = 0.0
+        self._spend([(row, self._score_at_start(row)) for row in stragglers])
         self._held = 0.0  # remaining repetitions of the last pick
         self._ended = False
 
@@ -101,12 +109,19 @@ class Batch(ABC):
         informative = self.threshold is None or self._score_now(row) > self.threshold
         if informative or not self.ends_uninformed:
             self._hallucinate(row)
-            self._spent += self.rule.spent(score)
+            self._spend([(row, score)])
             self._held = self.rule.repeats(score) - 1
         else:
             self._ended = True
         self._record(row, score, informative)
         return row
+
+    def _spend(self, picks: Sequence[tuple[int, float]]) -> None:
+        r"""Count rows with their scores. This is done at once, so that replaying does the same."""
+        for row, score in picks:
+            self._counted.add(row, score, self.rule.spent(score))
+        if picks:
+            self._spent = self.rule.total(self._counted)
 
     def _record(self, row: int, score: float, informative: bool) -> None:
         self.picks.append(row)

@@ -33,10 +33,13 @@ class BatchOverBox(Batch):
             knows them.
     """
 
+    everywhere = True
+
     def __init__(self, context: BatchContext) -> None:
         self.context = context
         self.inputs = torch.cat([context.models.arms, context.state.observations.added])
-        super().__init__(context.table, context.rule, num_arms=0, **context.options)
+        options = {"num_arms": 0, **context.options, "joins": True}
+        super().__init__(context.table, context.rule, **options)
 
     def follow(self, picks: Sequence[int]) -> None:
         r"""Repeat the picks of an interrupted run; choosing again would give the same."""
@@ -96,6 +99,9 @@ class DesignBatch(BatchOverBox):
     def complete(self) -> bool:
         r"""Whether all points of the design were asked."""
         return self._ended or len(self.picks) >= len(self._points)
+
+    def _spend(self, picks: Sequence[tuple[int, float]]) -> None:
+        return  # a design is asked as a whole, whatever the rule says
 
     def _choose(self) -> int:
         return self._row_of(self._points[len(self.picks)].unsqueeze(0))

@@ -10,7 +10,7 @@ import torch
 from botorch_bkb.acquisition import Acquisition
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches.models import BeliefModels
-from botorch_bkb.batches.rules import BatchRule
+from botorch_bkb.batches.rule import BatchRule
 from botorch_bkb.dictionaries import DictionaryRule, threshold_of
 from botorch_bkb.state.in_flight import BatchRecord
 from botorch_bkb.state.state import State
@@ -65,6 +65,7 @@ class BatchContext:
             "given_up": self.record.given_up,
             "threshold": threshold.least_score,
             "ends_uninformed": threshold.ends_batch,
+            "joins": self.dictionary.joins_at_once,
         }
 
     @property

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches.batch import Batch
-from botorch_bkb.batches.rules import BatchRule
+from botorch_bkb.batches.rule import BatchRule
 
 #: A function from the means and variances of arms to the values that are maximised.
 Criterion = Callable[[Tensor, Tensor], Tensor]
@@ -89,7 +89,7 @@ class ExactBatch(Batch):
     def __init__(
         self, table: ArmTable, rule: BatchRule, criterion: Criterion, **kwargs: Any
     ) -> None:
-        super().__init__(table, rule, **kwargs)
+        super().__init__(table, rule, **{**kwargs, "joins": True})
         self.criterion = criterion
         mean, self._var = table.moments()
         self._mean = mean[: self.num_arms]

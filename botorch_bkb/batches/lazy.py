@@ -22,7 +22,7 @@ from torch import Tensor
 from botorch_bkb.arms.table import CHUNK, ArmTable, squares
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.hallucination import Hallucination
-from botorch_bkb.batches.rules import BatchRule
+from botorch_bkb.batches.rule import BatchRule
 from botorch_bkb.belief import chunks
 
 #: Initial size of the pool. It grows fourfold when its highest bound falls below those of the other

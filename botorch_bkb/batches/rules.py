@@ -18,67 +18,11 @@ References:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 from botorch.exceptions.errors import InputDataError
 
-from botorch_bkb.validation import check_positive_integer
-
-#: The default threshold and the default largest batch size.
-THRESHOLD, MAX_SIZE = 2.0, 10_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchRule:
-    r"""A rule that completes a batch once its picks have spent more than the limit.
-
-    This base class asks for feedback after every pick. The other rules derive from it.
-
-    Args:
-        max_size: The largest number of points in a batch.
-
-    Example:
-        A custom rule that completes a batch after four picks. A theorem's width also needs the
-        right ``inflation``.
-
-        >>> import torch
-        >>> from botorch_bkb import BBKB
-        >>> from botorch_bkb.batches import BatchRule
-        >>> class InFours(BatchRule):
-        ...     @property
-        ...     def limit(self):
-        ...         return 3.0
-        >>> len(BBKB(torch.eye(9, dtype=torch.float64), batch_rule=InFours(), seed=0).ask())
-        4
-    """
-
-    max_size: int = MAX_SIZE
-
-    def __post_init__(self) -> None:
-        check_positive_integer("max_batch_size", self.max_size)
-
-    @property
-    def limit(self) -> float:
-        r"""The amount that the picks of a batch may spend."""
-        return 0.0
-
-    @property
-    def inflation(self) -> float:
-        r"""``C~``, the factor by which variances may have fallen at the last pick."""
-        return 1.0
-
-    @property
-    def delay(self) -> float:
-        r"""The factor by which variances may have fallen when the dictionary is drawn again."""
-        return self.inflation
-
-    def spent(self, score: float) -> float:
-        r"""Return how much of the limit a pick with this score spends."""
-        return 1.0
-
-    def repeats(self, score: float) -> float:
-        r"""Return how many times in a row a pick with this score is pulled."""
-        return 1.0
+from botorch_bkb.batches.local import LocalRule
+from botorch_bkb.batches.rule import MAX_SIZE, THRESHOLD, BatchRule, ThresholdRule
 
 
 class OneAtATime(BatchRule):
@@ -93,26 +37,6 @@ class OneAtATime(BatchRule):
     Reference:
         Srinivas et al., ICML 2010 (GP-UCB); Calandriello et al., COLT 2019 (BKB, Algorithm 1).
     """
-
-
-@dataclass(frozen=True)
-class ThresholdRule(BatchRule):
-    r"""Base class of batch rules with a threshold.
-
-    Args:
-        threshold: The threshold, at least 1; larger values give longer batches.
-        max_size: The largest number of points in a batch.
-    """
-
-    threshold: float = field(default=THRESHOLD, kw_only=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 1 <= self.threshold < math.inf:
-            raise InputDataError(
-                f"batch_threshold must be finite and at least 1, got {self.threshold}: 2 is usual, "
-                "larger values give longer batches and wider bounds."
-            )
 
 
 class SumRule(ThresholdRule):
@@ -226,6 +150,7 @@ class HoldingRule(ThresholdRule):
 NAMED: dict[str, type[BatchRule]] = {
     "one": OneAtATime,
     "sum": SumRule,
+    "local": LocalRule,
     "product": ProductRule,
     "hold": HoldingRule,
 }
@@ -237,7 +162,7 @@ def as_batch_rule(
     r"""Return the batch rule for a name; rules are returned unchanged.
 
     Args:
-        rule: A batch rule, or one of the names one, sum, product and hold.
+        rule: A batch rule, or one of the names one, sum, local, product and hold.
         threshold: The threshold of a rule given by name.
         max_size: The largest batch size of a rule given by name.
     """

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from botorch_bkb.arms.table import CHUNK, ArmTable
 from botorch_bkb.batches.batch import Batch
-from botorch_bkb.batches.rules import BatchRule
+from botorch_bkb.batches.rule import BatchRule
 from botorch_bkb.belief import chunks
 
 #: The largest number of posterior draws per pass over the coordinates.

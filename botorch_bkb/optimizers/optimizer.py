@@ -56,7 +56,7 @@ class Optimizer(OptimizerBase):
     :class:`MiniGPUCB`        everything  hold         the same
     :class:`GPBUCB`           everything  product      the same times ``sqrt(C)``
     :class:`BKB`              sampled     one          anytime bound (BKB, Theorem 2)
-    :class:`BBKB`             sampled     sum          times ``sqrt(C)`` (BBKB, Theorem 2)
+    :class:`BBKB`             sampled     local        times ``sqrt(C)`` (BBKB, Theorem 2)
     :class:`EpsilonGreedy`    sampled     sum          (picks use no width)
     :class:`CompressedUCB`    threshold   one          compressed GP bandits, Theorem 3.2
     :class:`CompressedEI`     threshold   one          (picks use no width)
@@ -74,8 +74,8 @@ class Optimizer(OptimizerBase):
     the norm of the function, all bounds hold at all points and steps with probability ``1 -
     delta``. This is true for every dictionary
     (:mod:`botorch_bkb.confidence.self_normalised`). The papers also prove that the regret is
-    sublinear, for sampled dictionaries with ``oversampling="theory"`` and ``coupled=False``.
-    Everything else, the defaults included, is heuristic.
+    sublinear, for sampled dictionaries with ``oversampling="theory"``, ``coupled=False`` and
+    ``batch_rule="sum"``. Everything else, the defaults included, is heuristic.
 
     Args:
         domain: An :class:`~botorch_bkb.domains.Arms`, :class:`~botorch_bkb.domains.Box` or

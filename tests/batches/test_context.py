@@ -54,6 +54,7 @@ def test_options_of_all_batches(dictionary, threshold, ends):
     )
     options = context.options
     assert options.pop("threshold") == (None if threshold is None else pytest.approx(threshold))
+    assert options.pop("joins") == isinstance(dictionary, InformationThreshold)
     assert options == {"stragglers": (3,), "given_up": (9, 9), "ends_uninformed": ends}
 
 

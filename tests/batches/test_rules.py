@@ -11,6 +11,7 @@ from botorch_bkb.batches import (
     BatchRule,
     HoldingRule,
     LazyBatch,
+    LocalRule,
     OneAtATime,
     ProductRule,
     SumRule,
@@ -43,6 +44,7 @@ def test_the_sum_rule_never_gives_smaller_batches_than_the_product_rule():
         (BatchRule(), 0.0, 1.0, 1.0, 1.0, 1.0),
         (OneAtATime(), 0.0, 1.0, 1.0, 1.0, 1.0),
         (SumRule(3.0), 2.0, 3.0, 3.0, 0.5, 1.0),
+        (LocalRule(3.0), 2.0, 3.0, 3.0, 0.5, 1.0),
         (ProductRule(3.0), math.log(3), 3.0, 3.0, math.log(1.5), 1.0),
         (HoldingRule(3.0), 0.0, 1.0, 9.0, 1.0, 16.0),
     ],
@@ -59,7 +61,7 @@ def test_a_pick_is_held_at_least_once_and_for_ever_where_nothing_is_left_to_lear
     assert rule.repeats(0.0) == math.inf
 
 
-@pytest.mark.parametrize("kind", [SumRule, ProductRule, HoldingRule])
+@pytest.mark.parametrize("kind", [SumRule, LocalRule, ProductRule, HoldingRule])
 @pytest.mark.parametrize("threshold", [0.9, math.inf, math.nan])
 def test_impossible_thresholds_are_refused(kind, threshold):
     with pytest.raises(InputDataError, match="batch_threshold must be finite and at least 1"):
@@ -81,7 +83,7 @@ def test_rules_are_values():
 
 def test_rules_by_name():
     assert as_batch_rule("one") == OneAtATime()
-    assert as_batch_rule("sum") == SumRule(2.0)
+    assert as_batch_rule("sum") == SumRule(2.0) != as_batch_rule("local") == LocalRule(2.0)
     assert as_batch_rule("product", 4.0) == ProductRule(4.0)
     assert as_batch_rule("hold", 4.0, 7) == HoldingRule(4.0, max_size=7)
 

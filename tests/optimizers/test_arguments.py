@@ -12,7 +12,7 @@ from gpytorch.kernels import RBFKernel
 
 from botorch_bkb import AllPoints, RidgeLeverageSampling
 from botorch_bkb.acquisition import Greedy, Thompson
-from botorch_bkb.batches import HoldingRule, OneAtATime, SumRule
+from botorch_bkb.batches import HoldingRule, LocalRule, OneAtATime, SumRule
 from botorch_bkb.confidence import Confidence
 from botorch_bkb.domains import Arms, Box
 from botorch_bkb.models import Surrogate
@@ -205,7 +205,8 @@ def test_a_part_of_the_wrong_kind_is_refused(arguments, match):
             {"oversampling": 3.0, "coupled": False},
             {"dictionary": RidgeLeverageSampling(3.0, coupled=False)},
         ),
-        ({"batch_threshold": 9.0, "max_batch_size": 5}, {"batch": SumRule(9.0, max_size=5)}),
+        ({"batch_threshold": 9.0, "max_batch_size": 5}, {"batch": LocalRule(9.0, max_size=5)}),
+        ({"batch_rule": "sum"}, {"batch": SumRule(2.0)}),
         ({"batch_rule": "one"}, {"batch": OneAtATime()}),
         ({"batch_rule": "hold"}, {"batch": HoldingRule(2.0)}),
         ({"acquisition": "thompson"}, {"acquisition": Thompson()}),
@@ -220,7 +221,7 @@ def test_a_part_of_the_wrong_kind_is_refused(arguments, match):
 def test_flat_keywords_are_a_shorthand_for_parts(flat, parts):
     named = ALGORITHMS["BBKB"](ARMS, **GIVEN, **flat, seed=0)
     composed = Optimizer(
-        Arms(ARMS), **{"model": Surrogate(**GIVEN), "batch": SumRule(2.0), **parts}, seed=0
+        Arms(ARMS), **{"model": Surrogate(**GIVEN), "batch": LocalRule(2.0), **parts}, seed=0
     )
     assert observed(named) == observed(composed)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
-from botorch_bkb.batches import HoldingRule, OneAtATime, ProductRule, SumRule
+from botorch_bkb.batches import HoldingRule, LocalRule, OneAtATime, ProductRule, SumRule
 from botorch_bkb.confidence import Confidence, Progress, widths
 from botorch_bkb.dictionaries import AllPoints, InformationThreshold, RidgeLeverageSampling
 from botorch_bkb.domains import Arms, Box, Tree
@@ -156,7 +156,7 @@ def test_widths_do_not_depend_on_the_units_of_the_rewards(name, width):
 # ---------------------------------------------------------------------- batches
 
 RULES = [OneAtATime(), HoldingRule(3.0), SumRule(1.0), SumRule(3.0), SumRule(50.0),
-         ProductRule(3.0), ProductRule(500.0)]  # fmt: skip
+         ProductRule(3.0), ProductRule(500.0), LocalRule(3.0), LocalRule(50.0)]  # fmt: skip
 BELIEFS = {
     "sampled": (RidgeLeverageSampling(1.0), widths.anytime),
     "exact": (AllPoints(), widths.anytime_exact),
@@ -216,7 +216,7 @@ def test_bounds_still_hold_at_the_last_pick_of_a_batch(belief, rule, over):
 
 
 @pytest.mark.parametrize("name", ["BKB", "CompressedUCB", "GPUCB", "BBKB", "MiniGPUCB"])
-@pytest.mark.parametrize("rule", [SumRule, ProductRule])
+@pytest.mark.parametrize("rule", [SumRule, ProductRule, LocalRule])
 def test_a_batch_rule_on_any_class_widens_its_bounds(name, rule):
     problem = Problem(1, 1.0, 0.2, norm=1.0)
 

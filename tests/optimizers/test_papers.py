@@ -23,10 +23,13 @@ ALGORITHMS = [
     (BKB, "one", 1.0, {}),
     (BKB, "one", 1.0, {"coupled": False}),
     (GPBUCB, "product", 4.0, {"batch_threshold": 4.0}),
-    (BBKB, "sum", 3.0, {"batch_threshold": 3.0}),
-    (BBKB, "sum", 3.0, {"batch_threshold": 3.0, "coupled": False}),
+    (BBKB, "sum", 3.0, {"batch_threshold": 3.0, "batch_rule": "sum"}),
+    (BBKB, "sum", 3.0, {"batch_threshold": 3.0, "batch_rule": "sum", "coupled": False}),
+    (BBKB, "local", 3.0, {"batch_threshold": 3.0, "batch_rule": "local"}),
+    (BBKB, "local", 1.5, {"batch_threshold": 1.5, "batch_rule": "local", "oversampling": 2.0}),
     (GPBUCB, "product", 4e4, {"batch_threshold": 4e4}),
     (GPBUCB, "sum", 30.0, {"batch_threshold": 30.0, "batch_rule": "sum"}),
+    (GPBUCB, "local", 6.0, {"batch_threshold": 6.0, "batch_rule": "local"}),
     (MiniGPUCB, "hold", 2.0, {}),
     (BKB, "hold", 2.0, {"batch_rule": "hold"}),
 ]
@@ -36,7 +39,7 @@ ALGORITHMS = [
 def test_every_pick_equals_the_plain_transcription(algorithm, rule, threshold, options):
     problem = Problem()
     optimizer = algorithm(problem.arms, **problem.options(**options))
-    inflation = threshold if rule in ("sum", "product") else 1.0
+    inflation = threshold if rule in ("sum", "local", "product") else 1.0
     run = naive.Run(problem.K, NOISE, problem.norm, 0.1, inflation)
     # Algorithm 1 draws the first arm uniformly; the seed of a design comes before it.
     generator = torch.Generator().manual_seed(0)
@@ -75,7 +78,8 @@ def test_a_dictionary_of_all_points_makes_bkb_gp_ucb():
 @given(st.integers(0, 1000))
 def test_lemma_4_holds_at_the_end_of_every_batch(seed):
     problem = Problem(seed=seed)
-    optimizer = BBKB(problem.arms, **problem.options(batch_threshold=3.0))
+    options = problem.options(batch_threshold=3.0, batch_rule="sum")
+    optimizer = BBKB(problem.arms, **options)
     for _ in range(15):
         table = optimizer.table
         before = table.scores().clone()

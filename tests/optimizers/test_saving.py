@@ -6,12 +6,14 @@ import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_bkb import BBKB, BKB, GPUCB, BatchCompleteError, EpsilonGreedy, MiniGPUCB
+from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, BatchCompleteError, EpsilonGreedy, MiniGPUCB
 from tests.optimizers.support import Problem, takes
 
 CASES = [
     (BBKB, {}),
     (BBKB, {"coupled": False}),
+    (BBKB, {"batch_rule": "sum"}),
+    (GPBUCB, {"batch_rule": "local"}),
     (BBKB, {"acquisition": "thompson"}),
     (BBKB, {"covar_module": None, "noise_var": None}),
     (BBKB, {"norm_bound": "double", "horizon": 20}),

@@ -63,7 +63,7 @@ class AdaBKB(Optimizer):
         delta: Failure probability of the bounds.
         accuracy: ``eps`` of the papers' theorems, for ``width="paper"`` and
             ``oversampling="theory"``.
-        batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"``, or a
+        batch_rule: ``"one"``, ``"sum"``, ``"local"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
         keep_coordinates: Whether the ``A x m`` coordinates of all arms are kept in memory.
         seed: Seed of all randomness.

@@ -22,8 +22,14 @@ from botorch_bkb.optimizers.optimizer import Optimizer
 class BBKB(Optimizer):
     r"""BBKB: batches that grow as less is left to learn, and one new dictionary per batch.
 
-    A batch is complete when ``1 + sum tau > batch_threshold``. Means stay fixed within a batch, and
-    variances fall with every pick as if it had been observed. Rewards are maximised.
+    A batch is complete when the variance of some arm may have fallen by ``batch_threshold``. Means
+    stay fixed within a batch, and variances fall with every pick as if it had been observed.
+    Rewards are maximised.
+
+    ``batch_rule="local"``, the default, bounds the fall of each variance by itself
+    (:class:`~botorch_bkb.batches.LocalRule`), as the authors' code can. ``"sum"`` is the rule of
+    the paper's Algorithm 1, ``1 + sum tau > batch_threshold``. Its batches are shorter. Only with
+    this rule is the regret bound over arms proved.
 
     Args:
         arms: An ``A x d`` tensor of candidates. Its dtype and device are used throughout.
@@ -45,7 +51,7 @@ class BBKB(Optimizer):
         delta: Failure probability of the bounds.
         accuracy: ``eps`` of the papers' theorems, for ``width="paper"`` and
             ``oversampling="theory"``.
-        batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"``, or a
+        batch_rule: ``"one"``, ``"sum"``, ``"local"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
         batch_threshold: ``C~``: the factor by which variances may fall before feedback is needed.
         max_batch_size: The largest number of points in a batch.
@@ -95,7 +101,7 @@ class BBKB(Optimizer):
         noise_bound: float | None = None,
         delta: float = 0.1,
         accuracy: float = 0.5,
-        batch_rule: str | BatchRule = "sum",
+        batch_rule: str | BatchRule = "local",
         batch_threshold: float = 2.0,
         max_batch_size: int = 10_000,
         acquisition: str | Acquisition | Factory = "ucb",

@@ -45,7 +45,7 @@ class BKB(Optimizer):
         delta: Failure probability of the bounds.
         accuracy: ``eps`` of the papers' theorems, for ``width="paper"`` and
             ``oversampling="theory"``.
-        batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"``, or a
+        batch_rule: ``"one"``, ``"sum"``, ``"local"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
         acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``, a
             function that makes a BoTorch acquisition function of a model, over a box also a class

@@ -54,7 +54,7 @@ class CompressedUCB(Optimizer):
         norm_bound: Bound ``F`` on the norm of the function, or ``"double"`` to learn it.
         noise_bound: Bound on the noise standard deviation; ``sqrt(noise_var)`` by default.
         delta: Failure probability of the bounds.
-        batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"``, or a
+        batch_rule: ``"one"``, ``"sum"``, ``"local"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
         acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``, a
             function that makes a BoTorch acquisition function of a model, over a box also a class

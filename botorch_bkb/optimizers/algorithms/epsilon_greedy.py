@@ -43,7 +43,7 @@ class EpsilonGreedy(Optimizer):
         delta: Failure probability of the bounds.
         accuracy: ``eps`` of the papers' theorems, for ``width="paper"`` and
             ``oversampling="theory"``.
-        batch_rule: ``"one"``, ``"sum"``, ``"product"``, ``"hold"``, or a
+        batch_rule: ``"one"``, ``"sum"``, ``"local"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
         batch_threshold: ``C~``: the factor by which variances may fall before feedback is needed.
         max_batch_size: The largest number of points in a batch.

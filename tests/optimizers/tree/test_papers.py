@@ -45,6 +45,12 @@ CASES = [
         {"width": 2.0, "batch_threshold": 8.0, "oversampling": 2.0},
     ),
     (AdaBBKB, BOX, {"width": 0.2, "batch_threshold": 8.0, "norm_bound": 0.1}),
+    (AdaBBKB, BOX, {"batch_threshold": 5.0, "norm_bound": 2.0, "batch_rule": "local"}),
+    (
+        AdaBBKB,
+        BOX,
+        {"width": 2.0, "batch_threshold": 4.0, "oversampling": 2.0, "batch_rule": "local"},
+    ),
 ]
 
 
@@ -60,12 +66,12 @@ def test_every_pick_and_every_cell_equals_the_plain_transcription(algorithm, bou
     X = uniform(bounds, 4)
     optimizer.tell(X, sines(X))
     run.observe(X, sines(X))
-    threshold = options.get("batch_threshold")
+    threshold, rule = options.get("batch_threshold"), options.get("batch_rule", "sum")
     while optimizer.num_observations < 22:
         S = optimizer.dictionary
         if "oversampling" not in options:
             assert len(S) == len(run.X.mul(1e6).round().unique(dim=0))
-        expected = run.next_batch(S, optimizer.width_now, threshold)
+        expected = run.next_batch(S, optimizer.width_now, threshold, rule)
         suggestion = optimizer.ask()
         torch.testing.assert_close(suggestion.X, expected, atol=1e-10, rtol=0)
         tree = optimizer.tree

@@ -19,6 +19,7 @@ SAVED = [
     (AdaBKB, given(num_children=2)),
     (AdaBBKB, {"batch_threshold": 30.0, "max_batch_size": 6}),
     (AdaBBKB, given(batch_threshold=30.0)),
+    (AdaBBKB, given(batch_threshold=8.0, batch_rule="local")),
     (AdaBBKB, given(batch_threshold=30.0, radius=(0.5, 0.7), coupled=False)),
     (AdaBBKB, given(batch_threshold=30.0, keep_coordinates=False)),
     (AdaBBKB, given(batch_threshold=1e4, norm_bound=0.1, width=0.2, max_batch_size=30)),
