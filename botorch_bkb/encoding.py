@@ -27,6 +27,8 @@ from botorch_bkb.dictionaries import (
     AllPoints,
     Automatic,
     InformationThreshold,
+    QuadratureFeatures,
+    RandomFeatures,
     RidgeLeverageSampling,
 )
 from botorch_bkb.domains import Arms, Box, Tree
@@ -59,7 +61,7 @@ VALUES = {
     for kind in (
         Arms, Box, Tree, Surrogate, AllPoints, Automatic, InformationThreshold,
         RidgeLeverageSampling, Confidence, OneAtATime, SumRule, ProductRule, HoldingRule,
-        UCB, EI, MPI, PI, Thompson, Greedy, FromBoTorch,
+        QuadratureFeatures, RandomFeatures, UCB, EI, MPI, PI, Thompson, Greedy, FromBoTorch,
     )
 }  # fmt: skip
 LENGTH = struct.Struct("<Q")

@@ -137,6 +137,9 @@ class DTCGP(SparseGP):
             input_transform=input_transform,
             dictionary=dictionary,
         )
+        with torch.no_grad():
+            X = self.transform_inputs(train_X)
+        self.covar_module = self._rule.belief_kernel(self.covar_module, X)
 
     @classmethod
     def construct_inputs(
@@ -226,14 +229,15 @@ class DTCGP(SparseGP):
             return super().forward(x)
         X = self.transform_inputs(x)
         indices = self._dictionary(X.detach())
-        if covers(indices, X.detach()) and not self._trace_term:
+        is_full = not self._has_features and covers(indices, X.detach())
+        if is_full and not self._trace_term:
             return MultivariateNormal(self.mean_module(X), self.covar_module(X))
         rows = EmbeddedRows(X, X[..., indices, :], self.covar_module, self._trace_term)
         return NystromPrior(self.mean_module(X), LowRankRootLinearOperator(rows))
 
     def _is_exact(self, X: Tensor) -> bool:
         r"""Return whether the belief is the exact GP on all data."""
-        return covers(self._dictionary(X), X)
+        return self._has_features or covers(self._dictionary(X), X)
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
         r"""Return the posterior in evaluation mode, and the prior in training mode.
@@ -360,7 +364,7 @@ class DTCGP(SparseGP):
         )
         assert self._indices is not None  # the belief needed them
         n, q = self.num_data, new.X.shape[-2]
-        extra = torch.arange(n, n + q, device=new.X.device)
+        extra = torch.arange(n, n if self._has_features else n + q, device=new.X.device)
         model = self._with_observations(new, noise)
         model.__dict__.update(_belief=belief, _indices=torch.cat([self._indices, extra]))
         return model

@@ -2,10 +2,11 @@ r"""``Parts``: the six parts of an optimizer, and what follows from them togethe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from botorch.exceptions.errors import InputDataError
+from torch import Tensor
 
 from botorch_bkb.acquisition import UCB, Acquisition
 from botorch_bkb.arms import ArmTable
@@ -21,6 +22,7 @@ from botorch_bkb.dictionaries import (
 )
 from botorch_bkb.domains import Arms, Domain, Tree
 from botorch_bkb.models import Surrogate
+from botorch_bkb.models.hyperparameters import Hyperparameters
 from botorch_bkb.state.state import State
 from botorch_bkb.units import UnitCube
 
@@ -90,17 +92,29 @@ class Parts:
         )
 
     @cached_property
+    def extent(self) -> Tensor:
+        r"""Inputs whose ranges are those of the domain, as the kernel sees them."""
+        X = self.domain.extent
+        return UnitCube.around(X).to_unit(X) if self.model.covar_module is None else X
+
+    @cached_property
     def side(self) -> float:
         r"""The longest side of the domain, as the kernel sees it."""
-        X = self.domain.extent
-        if self.model.covar_module is None:
-            X = UnitCube.around(X).to_unit(X)
-        return float((X.amax(0) - X.amin(0)).max())
+        return float((self.extent.amax(0) - self.extent.amin(0)).max())
 
     @cached_property
     def threshold(self) -> InformationThreshold:
         r"""Which results are believed."""
         return threshold_of(self.dictionary)
+
+    def initial_hyperparameters(self) -> Hyperparameters:
+        r"""Return the hyperparameters before the first fit."""
+        return self.believed(self.model.initial(self.domain.index.X))
+
+    def believed(self, hyper: Hyperparameters) -> Hyperparameters:
+        r"""Return hyperparameters with the kernel of the belief, which may be that of features."""
+        kernel = self.dictionary.belief_kernel(hyper.kernel, self.extent)
+        return hyper if kernel is hyper.kernel else replace(hyper, kernel=kernel)
 
     @cached_property
     def _initial_rule(self) -> DictionaryRule:
