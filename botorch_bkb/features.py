@@ -115,12 +115,12 @@ def stretched(kernel: Kernel, X: Tensor) -> tuple[Tensor, Tensor]:
         kernel: A kernel with length-scales, possibly in a ``ScaleKernel``.
         X: ``batch x n x d`` inputs, float64.
     """
-    if kernel.active_dims is not None:
+    if kernel.active_dims is not None:  # a ScaleKernel has those of its base kernel
         X = X.index_select(-1, kernel.active_dims)
-    if isinstance(kernel, ScaleKernel):
-        variance, X = stretched(kernel.base_kernel, X)
-        return variance * kernel.outputscale.double(), X
-    return X.new_ones(()), X / kernel.lengthscale.double()
+    variance = X.new_ones(())
+    while isinstance(kernel, ScaleKernel):
+        variance, kernel = variance * kernel.outputscale.double(), kernel.base_kernel
+    return variance, X / kernel.lengthscale.double()
 
 
 def gauss_hermite(num_nodes: int) -> tuple[Tensor, Tensor]:

@@ -58,8 +58,9 @@ class FourierFeatures(DictionaryRule):
         while type(stationary) is ScaleKernel:
             stationary = stationary.base_kernel
         self._check_kernel(stationary)
-        _, scaled = stretched(kernel, X.detach().double())
-        frequencies, weights = self._spectrum(stationary, scaled)
+        with torch.no_grad():
+            _, scaled = stretched(kernel, X.double())
+            frequencies, weights = self._spectrum(stationary, scaled)
         return FeatureKernel(kernel, frequencies, weights)
 
     @abstractmethod
