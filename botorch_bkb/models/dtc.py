@@ -140,6 +140,11 @@ class DTCGP(SparseGP):
         with torch.no_grad():
             X = self.transform_inputs(train_X)
         self.covar_module = self._rule.belief_kernel(self.covar_module, X)
+        if self._has_features and covar_module is None:  # the default kernel, for subset_output
+            places = self._subset_batch_dict
+            places["covar_module.base_kernel.raw_lengthscale"] = places.pop(
+                "covar_module.raw_lengthscale"
+            )
 
     @classmethod
     def construct_inputs(

@@ -178,4 +178,8 @@ def _innovation_weights(
 
 
 def _solve_transposed(root: Tensor, vector: Tensor) -> Tensor:
+    if root.dim() == 2 and len(root):  # all samples at once, without a copy of the root for each
+        rows = vector.reshape(-1, vector.shape[-1])
+        solved = torch.linalg.solve_triangular(root, rows, upper=False, left=False)
+        return solved.reshape(vector.shape)
     return torch.linalg.solve_triangular(root.mT, vector.unsqueeze(-1), upper=True).squeeze(-1)
