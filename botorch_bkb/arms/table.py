@@ -338,6 +338,7 @@ class ArmTable:
             dictionary: Rows of ``X``, without repetition, for which :meth:`rebuild_is_better` is
                 False.
         """
+        dictionary = self._points_among(dictionary)
         self.log = self.log.followed_by(DictionaryExchanged(dictionary))
         try:
             self._slide(dictionary)
@@ -345,8 +346,6 @@ class ArmTable:
             self._rebuild(dictionary)
 
     def _slide(self, dictionary: Tensor) -> None:
-        if self._has_features:
-            dictionary = dictionary[:0]
         leaving, joining = self._exchanged(dictionary)
         changes = self._waiting_changes()
         extension, observed = None, None
@@ -513,8 +512,7 @@ class ArmTable:
     @torch.no_grad()
     def _rebuild(self, dictionary: Tensor) -> None:
         r"""Embed every row, with ``A m`` kernel values and two products with ``m x m`` matrices."""
-        if self._has_features:
-            dictionary = dictionary[:0]
+        dictionary = self._points_among(dictionary)
         points, pulled = self.X[dictionary], self.pulled
         L = dictionary_root(self.kernel, points)
         Z = coordinates(self.kernel, self.X[pulled], points, L)
@@ -538,6 +536,10 @@ class ArmTable:
     @property
     def _has_features(self) -> bool:
         return has_features(self.kernel)
+
+    def _points_among(self, dictionary: Tensor) -> Tensor:
+        r"""Return the rows of a dictionary that are used: none where features take its place."""
+        return dictionary[:0] if self._has_features else dictionary
 
     def _unexplained(self, prior: Tensor, Z: Tensor) -> Tensor:
         r"""Return ``k(x,x) - |z(x)|^2``, without rounding errors where features explain all."""

@@ -17,7 +17,7 @@ from botorch.sampling.pathwise import draw_kernel_feature_paths, draw_matheron_p
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from botorch_bkb import CompressedGP, DTCGP, QuadratureFeatures, RandomFeatures, select_baseline
+from botorch_bkb import DTCGP, CompressedGP, QuadratureFeatures, RandomFeatures, select_baseline
 from botorch_bkb.features import FeatureKernel
 from tests import naive
 from tests.models.support import assert_same_posterior
@@ -214,8 +214,9 @@ def test_it_serves_acquisition_functions():
 def test_few_and_equal_observations(n):
     X = torch.full((n, 2), 0.3, dtype=torch.float64)
     model = DTCGP(X, X[:, :1], dictionary=RandomFeatures(6), outcome_transform=None)
-    mean, cov = dense(model, X)
-    torch.testing.assert_close(model.posterior(X).mean.squeeze(-1), mean, atol=1e-9, rtol=0)
+    posterior, (mean, cov) = model.posterior(X), dense(model, X)
+    torch.testing.assert_close(posterior.mean.squeeze(-1), mean, atol=1e-9, rtol=0)
+    torch.testing.assert_close(posterior.variance.squeeze(-1), cov.diagonal(), atol=1e-9, rtol=0)
 
 
 def test_errors():
