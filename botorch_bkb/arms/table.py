@@ -202,7 +202,8 @@ class ArmTable:
     @property
     def effective_dimension(self) -> float:
         r"""The effective dimension, ``sum_s tau(x_s)`` over the pulls."""
-        return float((self.counts * self.scores()).sum())
+        known = self._factor.effective_dimension
+        return float((self.counts * self.scores()).sum()) if known is None else known
 
     @property
     def log_determinant(self) -> float:
@@ -296,7 +297,7 @@ class ArmTable:
         """
         if len(rows) == 0:
             return
-        if self._settled is None:
+        if self._settled is None and not self._has_features:  # with features nothing is drawn
             self._settled = self.variance()
         rewards = rewards.double()
         weights = torch.ones_like(rewards) if weights is None else weights.double()
@@ -436,8 +437,14 @@ class ArmTable:
     def _coefficients(self) -> Tensor:
         r"""Return ``coef`` with ``mean(x) = z(x)'coef``, cached until the next change."""
         if self._coef is None:
-            self._coef = self._factor.coefficients(self._observed())
+            self._coef = self._new_coefficients()
         return self._coef
+
+    def _new_coefficients(self, observed: Observed | None = None) -> Tensor:
+        r"""Compute the coefficients from the observed rows; those of features need no rows."""
+        if observed is None and not self._has_features:
+            observed = self._observed()
+        return self._factor.coefficients(observed)
 
     @property
     def _informative(self) -> Tensor | slice:
@@ -468,7 +475,7 @@ class ArmTable:
             self._coef = None
             self._embed_all()
             return
-        coef = self._coef = self._factor.coefficients(observed or self._observed())
+        coef = self._coef = self._new_coefficients(observed)
         slots = len(coef)
         old = slots if extension is None else slots - len(extension.tail)
         # Columns whose squared products are summed with signs, and one column for the mean.
@@ -518,8 +525,10 @@ class ArmTable:
         Z = coordinates(self.kernel, self.X[pulled], points, L)
         counts = self.counts[pulled]
         observed = Observed(Z, self.noise_var / counts, self.sums[pulled] / counts)
-        self._factor, root = SlidingFactor.build(L, observed)
-        self._factor.active = self._factor.active[: len(dictionary)]  # features cannot leave
+        if self._has_features:
+            self._factor, root = SlidingFactor.of_features(observed)
+        else:
+            self._factor, root = SlidingFactor.build(L, observed)
         self._spanned, m = dictionary, len(L)
         # The old coordinates are freed before the new ones are allocated.
         self._growing, self._Z = GrowingRows(), None
@@ -552,7 +561,7 @@ class ArmTable:
         empty = torch.empty_like
         self._residual, self._quad = empty(self._prior), empty(self._prior)
         self._mean = empty(self._prior)
-        coef = self._factor.coefficients(observed or self._observed())
+        coef = self._new_coefficients(observed)
         for block in chunks(len(self.X), CHUNK):
             Z = self._embed(self.X[block])
             self._residual[block] = self._unexplained(self._prior[block], Z)

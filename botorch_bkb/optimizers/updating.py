@@ -78,6 +78,8 @@ class Updater:
     def _draw(self, state: State, table: ArmTable) -> Tensor:
         r"""Draw rows of the next dictionary."""
         observations, history, rows = state.observations, state.history, state.history.rows
+        if isinstance(self.parts.dictionary, FourierFeatures):
+            return rows[:0]
         rule = self.parts.dictionary_after(history.num_observations)
         noise = table.noise_var * history.counts / history.weights
         scores = None

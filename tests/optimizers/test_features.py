@@ -75,6 +75,8 @@ def assert_current(optimizer, tolerance=1e-8):
     for ours, theirs in zip(table.moments(), dense(optimizer), strict=True):
         torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=0)
     assert (table.residual() == 0).all()
+    expected = float((table.counts * table.scores()).sum())
+    assert table.effective_dimension == pytest.approx(expected, rel=max(1e-6, tolerance))
 
 
 # ---------------------------------------------------------------------- the belief
