@@ -4,8 +4,8 @@ The problems are noisy test functions of BoTorch, in units of their standard dev
 The noise is 0.1 of these units, and a run has 200 evaluations. All optimizers use upper bounds of
 two standard deviations and otherwise their defaults, with fitted hyperparameters. Seconds are those
 of one core. About 70 minutes with two processes. QFF-UCB and QFF-TS have quadrature Fourier
-features in place of a dictionary (Mutny and Krause 2018). They run in at most three dimensions, also
-on two functions of one and three dimensions, which are not plotted.
+features in place of a dictionary (Mutny and Krause 2018). They run in at most three dimensions,
+also on two functions of one and three dimensions, which are not plotted.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ the standard deviations of the exact posterior, DTC, the subset of regressors (S
 Fourier features (RFF, as many features as dictionary points), as the dictionary grows. The second
 part is in :mod:`benchmarks.starvation`. It has a fixed number of features and more and more
 observations. The third part runs BKB on the unit interval and cube, with kernel and noise given. It
-measures the worst ratio of DTC's variance to the exact one over all arms. Theorem 1 bounds this ratio by ``1 / alpha``
-and ``alpha``, here with ``epsilon = 1/2`` and so ``alpha = 3``. It also compares the size of the
-dictionary with the effective dimension. Three minutes with two processes.
+measures the worst ratio of DTC's variance to the exact one over all arms. Theorem 1 bounds this
+ratio by ``1 / alpha`` and ``alpha``, here with ``epsilon = 1/2`` and so ``alpha = 3``. It also
+compares the size of the dictionary with the effective dimension. Four minutes with two processes.
 """
 
 from __future__ import annotations

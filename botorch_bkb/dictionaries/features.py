@@ -157,11 +157,11 @@ class QuadratureFeatures(FourierFeatures):
     opposite sign have the same cosine, so ``m^d`` features do (one more if ``m`` is odd). Features
     whose weight is lost to rounding are left out.
 
-    The error falls faster than exponentially with ``m``, and uniformly over the domain, once ``m``
-    exceeds about a quarter of the square of the domain's side in length-scales, plus a few. Beyond
-    that distance the kernel recurs, with a warning. So the variance does not starve, in contrast to
-    random features. No theorem here covers the belief. The paper proves regret bounds for its own
-    algorithms with these features.
+    The kernel is accurate up to distances of about ``2 sqrt(m) - 2.5`` length-scales in each
+    dimension. There the error falls faster than exponentially with ``m``, and the variance does not
+    starve, in contrast to random features. Beyond, the kernel recurs, and there is a warning if the
+    domain is that large. No theorem here covers the belief. The paper proves regret bounds for its
+    own algorithms with these features.
 
     Args:
         nodes_per_dim: The number of nodes ``m`` in each dimension.

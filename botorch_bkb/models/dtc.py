@@ -84,7 +84,9 @@ class DTCGP(SparseGP):
         dictionary: A rule (:mod:`botorch_bkb.dictionaries`), a BoTorch inducing point
             allocator, a LongTensor of row indices of ``train_X``, or None. None means ridge
             leverage sampling with at most 1,000 points (:class:`Automatic`). It takes all points
-            if there are at most 500, or if more than half would be sampled.
+            if there are at most 500, or if more than half would be sampled. With
+            :class:`RandomFeatures` or :class:`QuadratureFeatures` the model is the exact GP of
+            their kernel, to which it is also fitted.
         trace_term: Whether to add Titsias' trace term
             ``-1/2 sum_i (k(x_i,x_i) - |z(x_i)|^2) / lambda_i`` to the marginal likelihood, which
             makes it a lower bound of the exact one.
