@@ -14,7 +14,7 @@ from torch import Tensor
 
 from benchmarks.peers.stock import QLOGNEI, play_qlognei
 from benchmarks.problems.functions import Problem, grid
-from botorch_bkb import BBKB, BKB, GPUCB, AdaBBKB, AdaBKB, AllPoints
+from botorch_bkb import BBKB, BKB, GPUCB, AdaBBKB, AdaBKB, AllPoints, QuadratureFeatures
 from botorch_bkb.domains import Tree
 from botorch_bkb.optimizers import Optimizer
 
@@ -83,6 +83,21 @@ def sobol(problem: Problem, steps: int, seed: int) -> Run:
     return Run(regret, regret[best], np.zeros(steps), 0)
 
 
+#: Nodes of the quadrature in each dimension, by the number of dimensions.
+NODES = {1: 100, 2: 24, 3: 10}
+
+
+def with_features(bounds: Tensor, seed: int, acquisition: str) -> Optimizer:
+    r"""Return QFF-UCB or QFF-TS."""
+    return BKB(
+        bounds=bounds,
+        dictionary=QuadratureFeatures(NODES[bounds.shape[-1]]),
+        acquisition=acquisition,
+        width=2.0,
+        seed=seed,
+    )
+
+
 METHODS: dict[str, Callable[..., Run]] = {
     "BKB": with_optimizer(lambda b, seed: BKB(bounds=b, seed=seed, width=2.0)),
     "BBKB": with_optimizer(lambda b, seed: BBKB(bounds=b, seed=seed, width=2.0)),
@@ -98,6 +113,8 @@ METHODS: dict[str, Callable[..., Run]] = {
     "BKB on a grid": with_optimizer(lambda b, seed: BKB(grid(b, 2000), seed=seed)),
     "Sobol": sobol,
     QLOGNEI: qlognei,
+    "QFF-UCB": with_optimizer(lambda b, seed: with_features(b, seed, "ucb")),
+    "QFF-TS": with_optimizer(lambda b, seed: with_features(b, seed, "thompson")),
 }
 
 

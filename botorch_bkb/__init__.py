@@ -20,6 +20,8 @@ from botorch_bkb.dictionaries import (
     Automatic,
     FromAllocator,
     InformationThreshold,
+    QuadratureFeatures,
+    RandomFeatures,
     RidgeLeverageSampling,
     epsilon_for_horizon,
 )
@@ -98,6 +100,8 @@ __all__ = [
     "JournalError",
     "MiniGPUCB",
     "Optimizer",
+    "QuadratureFeatures",
+    "RandomFeatures",
     "Result",
     "RidgeLeverageSampling",
     "StopAfter",

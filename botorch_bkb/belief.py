@@ -20,6 +20,7 @@ from linear_operator.operators import (
 )
 from torch import Tensor
 
+from botorch_bkb.features import FeatureKernel, has_features
 from botorch_bkb.linalg import (
     Conditional,
     DTCFactor,
@@ -38,17 +39,50 @@ DENSE_LIMIT = 1024
 
 def kernel_matrix(kernel: Kernel, X1: Tensor, X2: Tensor | None = None) -> Tensor:
     r"""Compute ``k(X1, X2)`` in float64, ``batch x q1 x q2``."""
+    if isinstance(kernel, FeatureKernel):
+        Z = kernel.features(X1)
+        return Z @ (Z if X2 is None else kernel.features(X2)).mT
     return kernel(X1, X2).to_dense().double()
 
 
 def kernel_diagonal(kernel: Kernel, X: Tensor) -> Tensor:
     r"""Compute ``k(x, x)`` in float64, ``batch x q``."""
+    if isinstance(kernel, FeatureKernel):
+        return kernel.variance(X)
     return kernel(X, diag=True).double()
 
 
 def dictionary_root(kernel: Kernel, points: Tensor) -> Tensor:
-    r"""Compute the lower factor of ``K_SS``, ``batch x m x m``."""
+    r"""Compute the lower factor ``L`` of ``K_SS``, ``batch x m x m``.
+
+    For a kernel with features it is the identity, whatever the points.
+    """
+    if isinstance(kernel, FeatureKernel):
+        eye = torch.eye(kernel.num_features, dtype=torch.float64, device=points.device)
+        batch = torch.broadcast_shapes(points.shape[:-2], kernel.batch_shape)
+        return eye.expand(*batch, *eye.shape)
     return safe_cholesky(kernel_matrix(kernel, points), precision=points.dtype)
+
+
+def coordinates(kernel: Kernel, X: Tensor, points: Tensor, root: Tensor) -> Tensor:
+    r"""Embed inputs: ``z(x) = L^{-1} k_S(x)``, or the features of a kernel that has them.
+
+    This is the only place that says how inputs are embedded.
+
+    Args:
+        kernel: The covariance module.
+        X: ``batch x q x d`` inputs.
+        points: ``batch x m x d`` inputs of the dictionary; ignored for a kernel with features.
+        root: The result of :func:`dictionary_root`.
+
+    Returns:
+        ``batch x q x m`` coordinates in float64.
+    """
+    if isinstance(kernel, FeatureKernel):
+        return kernel.features(X)
+    if points.shape[-2] == 0:
+        return X.new_empty(*X.shape[:-1], 0, dtype=torch.float64)
+    return solve_rows(root, kernel_matrix(kernel, X, points))
 
 
 def chunks(n: int, size: int = CHUNK) -> Iterator[slice]:
@@ -61,7 +95,7 @@ class Belief:
     r"""An immutable cached posterior, with evaluation cost independent of the data size.
 
     Attributes:
-        points: The dictionary's inputs, ``batch x m x d``.
+        points: The dictionary's inputs, ``batch x m x d``; none for a kernel with features.
         factor: The DTC factor of the dictionary given the training data.
         extra_points: Inputs conditioned on afterwards, ``batch x q x d``, or None.
         conditional: The conditional of the DTC process on ``extra_points``, or None.
@@ -92,7 +126,7 @@ class Belief:
         residual, noise = residual.double(), noise.double()
         gram, rhs = torch.zeros_like(root), torch.zeros_like(root[..., 0])
         for rows in chunks(X.shape[-2]):
-            Z = solve_rows(root, kernel_matrix(kernel, X[..., rows, :], points))
+            Z = coordinates(kernel, X[..., rows, :], points, root)
             more_gram, more_rhs = information(Z, residual[..., rows], noise[..., rows])
             gram, rhs = gram + more_gram, rhs + more_rhs
         return cls(points, DTCFactor.from_information(root, gram, rhs))
@@ -114,7 +148,7 @@ class Belief:
 
     def embed(self, kernel: Kernel, X: Tensor) -> Embedding:
         r"""Compute the embedding of ``X`` for the dictionary."""
-        return self.factor.embed(self._kernel_with_points(kernel, X))
+        return self.factor.whitened(coordinates(kernel, X, self.points, self.factor.root))
 
     def _mean_and_projection(
         self, kernel: Kernel, mean: Mean, X: Tensor, e: Embedding
@@ -144,12 +178,14 @@ class Belief:
 
     @staticmethod
     def _joint(kernel: Kernel, X: Tensor, e: Embedding, V: Tensor | None) -> Tensor:
-        covar = e.covariance(kernel_matrix(kernel, X))
+        covar = e.w @ e.w.mT if has_features(kernel) else e.covariance(kernel_matrix(kernel, X))
         return covar if V is None else covar - V @ V.mT
 
     @staticmethod
     def _lazy_covariance(kernel: Kernel, X: Tensor, e: Embedding, V: Tensor | None):
         r"""Return the joint covariance as a lazy sum, without ``q x q`` matrices in memory."""
+        if has_features(kernel) and V is None:
+            return RootLinearOperator(e.w.to(X.dtype))
         minus = e.z if V is None else torch.cat([e.z.expand(*V.shape[:-1], -1), V], -1)
         return SumLinearOperator(
             kernel(X),
@@ -243,7 +279,10 @@ class Belief:
 
     def _widened(self, kernel: Kernel, x: Tensor) -> Belief:
         r"""Add ``x`` to the dictionary, unless it is in its span already, up to rounding."""
-        cross, prior = self._kernel_with_points(kernel, x), kernel_matrix(kernel, x)
+        prior = kernel_matrix(kernel, x)
+        cross = prior[..., :0]
+        if self.points.shape[-2]:
+            cross = kernel_matrix(kernel, x, self.points)
         z = solve_rows(self.factor.root, cross)
         unseen = prior.squeeze(-1) - z.square().sum(-1)
         negligible = 1e-11 if x.dtype == torch.float64 else 1e-5
@@ -251,8 +290,3 @@ class Belief:
             return self
         factor = self.factor.widen(cross, prior, x.dtype)
         return Belief(cat_rows(self.points, x), factor)
-
-    def _kernel_with_points(self, kernel: Kernel, X: Tensor) -> Tensor:
-        if self.points.shape[-2] == 0:
-            return X.new_empty(*X.shape[:-1], 0, dtype=torch.float64)
-        return kernel_matrix(kernel, X, self.points)

@@ -27,6 +27,8 @@ from botorch_bkb.dictionaries import (
     AllPoints,
     Automatic,
     InformationThreshold,
+    QuadratureFeatures,
+    RandomFeatures,
     RidgeLeverageSampling,
 )
 from botorch_bkb.domains import Arms, Box, Tree
@@ -58,8 +60,8 @@ VALUES = {
     kind.__name__: kind
     for kind in (
         Arms, Box, Tree, Surrogate, AllPoints, Automatic, InformationThreshold,
-        RidgeLeverageSampling, Confidence, OneAtATime, SumRule, LocalRule, ProductRule,
-        HoldingRule, UCB, EI, MPI, PI, Thompson, Greedy, FromBoTorch,
+        RidgeLeverageSampling, QuadratureFeatures, RandomFeatures, Confidence, OneAtATime, SumRule,
+        LocalRule, ProductRule, HoldingRule, UCB, EI, MPI, PI, Thompson, Greedy, FromBoTorch,
     )
 }  # fmt: skip
 LENGTH = struct.Struct("<Q")

@@ -5,8 +5,10 @@ Nothing here is fast, cached or clever, and nothing is imported from the package
 
 from __future__ import annotations
 
+import itertools
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -348,3 +350,59 @@ class AdaRun:
 
     def observe(self, X: Tensor, y: Tensor) -> None:
         self.X, self.y = torch.cat([self.X, X]), torch.cat([self.y, y])
+
+
+def quadrature_features(X: Tensor, m: int) -> Tensor:
+    r"""Mutny and Krause's features of the RBF kernel with unit length-scale, ``n x 2 m^d``.
+
+    One term of the grid after another, with the nodes of numpy for the weight ``exp(-t^2)``.
+    """
+    nodes, weights = np.polynomial.hermite.hermgauss(m)
+    columns = []
+    for grid in itertools.product(range(m), repeat=X.shape[-1]):
+        omega = torch.tensor([math.sqrt(2) * nodes[i] for i in grid], dtype=torch.float64)
+        weight = math.prod(weights[i] / math.sqrt(math.pi) for i in grid)
+        for f in (torch.cos, torch.sin):
+            columns.append(math.sqrt(weight) * f(X @ omega))
+    return torch.stack(columns, -1)
+
+
+def feature_regression(Phi: Tensor, phi: Tensor, y: Tensor, noise: Tensor):
+    r"""Mean and covariance of a linear model: ``phi' V^{-1} Phi' Lam^{-1} y``, ``phi' V^{-1} phi``.
+
+    ``V = Phi' Lam^{-1} Phi + I`` for noise levels ``Lam``.
+    """
+    weighted = Phi / noise.unsqueeze(-1)
+    inverse = torch.linalg.inv(weighted.mT @ Phi + torch.eye(Phi.shape[-1], dtype=Phi.dtype))
+    mean = phi @ inverse @ weighted.mT @ y.unsqueeze(-1)
+    return mean.squeeze(-1), phi @ inverse @ phi.mT
+
+
+class FeatureRun:
+    r"""A run of UCB over arms with features ``phi``, every posterior computed from nothing."""
+
+    def __init__(self, phi: Tensor, noise: float, width: float):
+        self.phi, self.noise, self.width = phi, noise, width
+        self.pulls: list[int] = []
+        self.rewards: list[float] = []
+
+    def moments(self, more: list[int] | None = None) -> tuple[Tensor, Tensor]:
+        r"""Mean and variance of all arms; ``more`` pulls have a reward of zero."""
+        rows = [*self.pulls, *(more or [])]
+        y = torch.tensor(self.rewards + [0.0] * len(more or []), dtype=torch.float64)
+        lam = torch.full((len(rows),), self.noise, dtype=torch.float64)
+        mean, cov = feature_regression(self.phi[rows], self.phi, y, lam)
+        return mean, cov.diagonal()
+
+    def next_batch(self, threshold: float | None = None) -> list[int]:
+        r"""Picks until ``1 + sum tau > threshold``; a single one without a threshold."""
+        (mean, start), picks = self.moments(), []
+        while True:
+            var = self.moments(picks)[1]
+            picks.append(int((mean + self.width * var.sqrt()).argmax()))
+            if threshold is None or 1 + start[picks].sum() / self.noise > threshold:
+                return picks
+
+    def observe(self, picks: list[int], rewards: list[float]) -> None:
+        self.pulls += picks
+        self.rewards += rewards

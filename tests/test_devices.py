@@ -30,6 +30,8 @@ from botorch_bkb import (
     CompressedMPI,
     CompressedUCB,
     InformationThreshold,
+    QuadratureFeatures,
+    RandomFeatures,
     RidgeLeverageSampling,
     resume,
     run,
@@ -79,7 +81,10 @@ def test_the_guard_catches_a_factory_without_device():
         exec(code, {"__name__": "botorch_bkb.guarded"})
 
 
-@pytest.mark.parametrize("rule", [None, RidgeLeverageSampling(2.0), InformationThreshold(1e-2)])
+@pytest.mark.parametrize(
+    "rule",
+    [None, RidgeLeverageSampling(2.0), InformationThreshold(1e-2), RandomFeatures(20)],
+)
 def test_no_factory_without_device(rule, device):
     X, Y = regression(600, m=2, device=device)
     with NoImplicitDevice():
@@ -137,7 +142,15 @@ def test_no_factory_without_device_in_acquisition_functions(device):
 @pytest.mark.parametrize("rule", [SumRule(4.0), LocalRule(2.0)], ids=str)
 @pytest.mark.parametrize("kind", [Arms, Box, Tree])
 @pytest.mark.parametrize(
-    "dictionary", [None, AllPoints(max_size=5), InformationThreshold(0.05, discard=False)], ids=str
+    "dictionary",
+    [
+        None,
+        AllPoints(max_size=5),
+        InformationThreshold(0.05, discard=False),
+        QuadratureFeatures(6),
+        RandomFeatures(20),
+    ],
+    ids=str,
 )
 @pytest.mark.filterwarnings("ignore")
 def test_no_factory_without_device_in_any_composition(kind, dictionary, rule, device):

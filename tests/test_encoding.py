@@ -19,7 +19,14 @@ from gpytorch.priors import GammaPrior
 from hypothesis import given
 from hypothesis import strategies as st
 
-from botorch_bkb import AllPoints, Automatic, InformationThreshold, RidgeLeverageSampling
+from botorch_bkb import (
+    AllPoints,
+    Automatic,
+    InformationThreshold,
+    QuadratureFeatures,
+    RandomFeatures,
+    RidgeLeverageSampling,
+)
 from botorch_bkb.acquisition import EI, MPI, PI, UCB, BudgetedUCB, FromBoTorch, Greedy, Thompson
 from botorch_bkb.batches import BatchRule, HoldingRule, LocalRule, OneAtATime, ProductRule, SumRule
 from botorch_bkb.confidence import Confidence
@@ -121,6 +128,8 @@ PARTS = [
     Automatic(exact_up_to=7, sampling=RidgeLeverageSampling(3.0)),
     InformationThreshold(0.1, discard=False, on_uninformative="evaluate"),
     RidgeLeverageSampling("theory", horizon=100, coupled=False),
+    QuadratureFeatures(9),
+    RandomFeatures(30, seed=4),
     Confidence("theory", delta=0.2, norm_bound="double", noise_bound=0.3),
     UCB(),
     EI(),

@@ -20,6 +20,11 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
 }
 #: Functions for the study ``scaling`` alone.
 ALSO = {"Rosenbrock4": lambda: Rosenbrock(dim=4, negate=True)}
+#: Functions of one and three dimensions, for methods that are made for few dimensions.
+FEW = {
+    "Levy1": lambda: Levy(dim=1, negate=True),
+    "Hartmann3": lambda: Hartmann(dim=3, negate=True),
+}
 
 
 class Problem:
@@ -32,7 +37,7 @@ class Problem:
 
     def __init__(self, name: str, noise: float = 0.1) -> None:
         self.noise = noise
-        self.f = {**FUNCTIONS, **ALSO}[name]().to(torch.float64)
+        self.f = {**FUNCTIONS, **ALSO, **FEW}[name]().to(torch.float64)
         self.bounds = self.f.bounds.to(torch.float64)
         sample = self.f(draw_sobol_samples(self.bounds, n=4096, q=1, seed=0).squeeze(1))
         self.unit, self.mean = float(sample.std()), float(sample.mean())

@@ -80,7 +80,8 @@ def select_baseline(
     value = torch.cat(mean)
     upper = value + 2 * torch.cat(sd)
     best = value.topk(min(len(X), max_size - max_size // 2)).indices
-    in_dictionary = torch.isin(distinct, model.dictionary_indices)
+    indices = model.dictionary_indices
+    in_dictionary = torch.isin(distinct, indices if len(indices) else distinct)
     in_dictionary[best] = False
     others = torch.nonzero(in_dictionary).squeeze(-1)
     others = others[upper[others].topk(min(len(others), max_size - len(best))).indices]

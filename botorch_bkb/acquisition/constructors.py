@@ -60,9 +60,9 @@ def construct(kind: type[AcquisitionFunction], model: DTCGP) -> AcquisitionFunct
         kind: A class that BoTorch knows how to construct.
         model: The model. The constructor gets its training data and a small baseline.
     """
+    Y = model.train_targets.unsqueeze(-1)  # first: this merges observations appended lately
     (X,) = get_train_inputs(model, transformed=False)
     names = [f"x{i}" for i in range(X.shape[-1])]
-    Y = model.train_targets.unsqueeze(-1)
     offered = {
         "model": model,
         "training_data": SupervisedDataset(X, Y, feature_names=names, outcome_names=["reward"]),

@@ -21,7 +21,15 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bkb.arms.log import DictionaryExchanged, PullsObserved, RowsAdded, TableLog
-from botorch_bkb.belief import Belief, chunks, dictionary_root, kernel_diagonal, kernel_matrix
+from botorch_bkb.belief import (
+    Belief,
+    chunks,
+    coordinates,
+    dictionary_root,
+    kernel_diagonal,
+    kernel_matrix,
+)
+from botorch_bkb.features import has_features
 from botorch_bkb.linalg import Extension, Observed, SlidingFactor, solve_rows
 from botorch_bkb.rows import GrowingRows
 
@@ -62,7 +70,8 @@ class ArmTable:
             moments are float64.
         kernel: The covariance module; its hyperparameters must not change.
         noise_var: The noise variance ``lambda``.
-        dictionary: Rows of ``X`` that form the first dictionary.
+        dictionary: Rows of ``X`` that form the first dictionary. A kernel with features has none,
+            and rows are ignored.
         counts: ``A`` numbers of pulls so far, by default zero. They need not be whole: a pull with
             noise variance ``v`` counts ``lambda / v``.
         sums: ``A`` sums of rewards, weighted like the counts.
@@ -119,7 +128,7 @@ class ArmTable:
         self.sums = zeros.clone() if sums is None else zeros + sums
         self._prior = kernel_diagonal(kernel, X)
         self._rebuild(dictionary)
-        self._start_log(dictionary)
+        self._start_log(self.dictionary)
 
     def _start_log(self, dictionary: Tensor) -> None:
         rows = self.pulled
@@ -193,7 +202,8 @@ class ArmTable:
     @property
     def effective_dimension(self) -> float:
         r"""The effective dimension, ``sum_s tau(x_s)`` over the pulls."""
-        return float((self.counts * self.scores()).sum())
+        known = self._factor.effective_dimension
+        return float((self.counts * self.scores()).sum()) if known is None else known
 
     @property
     def log_determinant(self) -> float:
@@ -233,7 +243,10 @@ class ArmTable:
         r"""Return the posterior covariances of all rows with one row, ``A``, float64."""
         factor, z = self._factor, self.coordinates(row).double()
         explained = z - factor.N @ (factor.N.mT @ z) - factor.Q @ z
-        column = kernel_matrix(self.kernel, self.X, self.X[row : row + 1]).squeeze(-1)
+        if self._has_features:
+            column, explained = torch.zeros_like(self._prior), -(factor.Q @ z)
+        else:
+            column = kernel_matrix(self.kernel, self.X, self.X[row : row + 1]).squeeze(-1)
         for block in chunks(len(self.X), CHUNK):
             column[block] -= (self.coordinates(block) @ explained.to(self.X)).double()
         return column
@@ -245,6 +258,8 @@ class ArmTable:
         Rows may repeat.
         """
         factor, z = self._factor, self.coordinates(rows).double()
+        if self._has_features:
+            return z @ factor.Q @ z.mT
         explained = z - z @ factor.N @ factor.N.mT - z @ factor.Q
         return kernel_matrix(self.kernel, self.X[rows]) - z @ explained.mT
 
@@ -299,7 +314,7 @@ class ArmTable:
         """
         if len(rows) == 0:
             return
-        if self._settled is None:
+        if self._settled is None and not self._has_features:  # with features nothing is drawn
             self._settled = self.variance()
         rewards = rewards.double()
         weights = torch.ones_like(rewards) if weights is None else weights.double()
@@ -331,7 +346,7 @@ class ArmTable:
             self.slide(dictionary)
             return
         self._rebuild(dictionary)
-        self._start_log(dictionary)
+        self._start_log(self.dictionary)
 
     @torch.no_grad()
     def slide(self, dictionary: Tensor) -> None:
@@ -341,6 +356,7 @@ class ArmTable:
             dictionary: Rows of ``X``, without repetition, for which :meth:`rebuild_is_better` is
                 False.
         """
+        dictionary = self._points_among(dictionary)
         self.log = self.log.followed_by(DictionaryExchanged(dictionary))
         try:
             self._slide(dictionary)
@@ -367,7 +383,7 @@ class ArmTable:
         r"""Add ``h x d`` rows at the end, in ``O(m^2)`` per row whatever the size of the table."""
         self.log = self.log.followed_by(RowsAdded(X))
         prior, z = kernel_diagonal(self.kernel, X), self._embed(X)
-        residual = prior - squares(z) + squares(z @ self._factor.N)
+        residual = self._unexplained(prior, z) + squares(z @ self._factor.N)
         quad, mean = squares_in(self._factor.Q, z), z @ self._coefficients()
         variance = residual.clamp_min(0) + quad
         if self._read is not None:
@@ -395,11 +411,15 @@ class ArmTable:
 
     def rebuild_is_better(self, dictionary: Tensor) -> bool:
         r"""Return whether a rebuild is cheaper than thin products, or due."""
-        leaving, joining = map(len, self._exchanged(dictionary))
-        m, slots = len(self.dictionary), self._factor.slots
-        if self._Z is None or self._changes >= CHANGES_BEFORE_REBUILD or leaving == m:
+        if self._Z is None:
             return True
         if self.kernel_bound * float(self.counts.max()) > LARGEST_PRECISION * self.noise_var:
+            return True
+        if self._has_features:  # nothing leaves or joins
+            return False
+        leaving, joining = map(len, self._exchanged(dictionary))
+        m, slots = len(self.dictionary), self._factor.slots
+        if self._changes >= CHANGES_BEFORE_REBUILD or leaving == m:
             return True
         # A rebuild takes two triangular solves, and each point that changes two columns.
         waiting = sum(thin.shape[-1] for thin in self._waiting)
@@ -434,8 +454,14 @@ class ArmTable:
     def _coefficients(self) -> Tensor:
         r"""Return ``coef`` with ``mean(x) = z(x)'coef``, cached until the next change."""
         if self._coef is None:
-            self._coef = self._factor.coefficients(self._observed())
+            self._coef = self._new_coefficients()
         return self._coef
+
+    def _new_coefficients(self, observed: Observed | None = None) -> Tensor:
+        r"""Compute the coefficients from the observed rows; those of features need no rows."""
+        if observed is None and not self._has_features:
+            observed = self._observed()
+        return self._factor.coefficients(observed)
 
     @property
     def _informative(self) -> Tensor | slice:
@@ -466,7 +492,7 @@ class ArmTable:
             self._coef = None
             self._embed_all()
             return
-        coef = self._coef = self._factor.coefficients(observed or self._observed())
+        coef = self._coef = self._new_coefficients(observed)
         slots = len(coef)
         old = slots if extension is None else slots - len(extension.tail)
         # Columns whose squared products are summed with signs, and one column for the mean.
@@ -510,35 +536,52 @@ class ArmTable:
     @torch.no_grad()
     def _rebuild(self, dictionary: Tensor) -> None:
         r"""Embed every row, with ``A m`` kernel values and two products with ``m x m`` matrices."""
+        dictionary = self._points_among(dictionary)
         points, pulled = self.X[dictionary], self.pulled
         L = dictionary_root(self.kernel, points)
-        Z = solve_rows(L, kernel_matrix(self.kernel, self.X[pulled], points))
+        Z = coordinates(self.kernel, self.X[pulled], points, L)
         counts = self.counts[pulled]
         observed = Observed(Z, self.noise_var / counts, self.sums[pulled] / counts)
-        self._factor, root = SlidingFactor.build(L, observed)
-        self._spanned, m = dictionary, len(dictionary)
+        if self._has_features:
+            self._factor, root = SlidingFactor.of_features(observed)
+        else:
+            self._factor, root = SlidingFactor.build(L, observed)
+        self._spanned, m = dictionary, len(L)
         # The old coordinates are freed before the new ones are allocated.
         self._growing, self._Z = GrowingRows(), None
-        self._Z = self.X.new_empty(len(self.X), m + int(SPARE * m) + 16) if self.keep else None
+        spare = 0 if self._has_features else int(SPARE * m) + 16
+        self._Z = self.X.new_empty(len(self.X), m + spare) if self.keep else None
         self._embed_all(root, observed)
         self._read, self._coef, self._settled, self.rebuilt = None, None, None, True
         self._changes = 0
 
     def _embed(self, X: Tensor) -> Tensor:
         r"""Return the coordinates of ``h x d`` inputs, float64."""
-        points = self.X[self._spanned]
-        return solve_rows(self._factor.points, kernel_matrix(self.kernel, X, points))
+        return coordinates(self.kernel, X, self.X[self._spanned], self._factor.points)
+
+    @property
+    def _has_features(self) -> bool:
+        return has_features(self.kernel)
+
+    def _points_among(self, dictionary: Tensor) -> Tensor:
+        r"""Return the rows of a dictionary that are used: none where features take its place."""
+        return dictionary[:0] if self._has_features else dictionary
+
+    def _unexplained(self, prior: Tensor, Z: Tensor) -> Tensor:
+        r"""Return ``k(x,x) - |z(x)|^2``, without rounding errors where features explain all."""
+        return torch.zeros_like(prior) if self._has_features else prior - squares(Z)
 
     def _embed_all(self, root: Tensor | None = None, observed: Observed | None = None) -> None:
         r"""Embed every row. ``root`` is the lower factor of the information, if it is known."""
         if root is None:
             root = self._factor.information_root()
-        self._residual, self._quad = self._prior.clone(), torch.empty_like(self._prior)
-        self._mean = torch.empty_like(self._prior)
-        coef = self._factor.coefficients(observed or self._observed())
+        empty = torch.empty_like
+        self._residual, self._quad = empty(self._prior), empty(self._prior)
+        self._mean = empty(self._prior)
+        coef = self._new_coefficients(observed)
         for block in chunks(len(self.X), CHUNK):
             Z = self._embed(self.X[block])
-            self._residual[block] -= squares(Z)
+            self._residual[block] = self._unexplained(self._prior[block], Z)
             self._quad[block] = squares(solve_rows(root, Z))
             self._mean[block] = Z @ coef
             if self._Z is not None:

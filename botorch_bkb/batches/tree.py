@@ -32,6 +32,7 @@ from botorch_bkb.batches.hallucination import Hallucination
 from botorch_bkb.domains import PartitionTree, Tree, kernel_metric
 from botorch_bkb.domains.partition import Metric
 from botorch_bkb.domains.tree import as_radius
+from botorch_bkb.features import approximated
 from botorch_bkb.rows import GrowingRows, RowIndex
 from botorch_bkb.state.components import TreeState
 
@@ -118,7 +119,7 @@ class TreeBatch(BatchOverBox):
 
     @cached_property
     def _kernel_metric(self) -> Metric:
-        return kernel_metric(self.context.state.hyper.kernel)
+        return kernel_metric(approximated(self.context.state.hyper.kernel))
 
     def _metric(self, a: Tensor, b: Tensor) -> Tensor:
         r"""Return distances in the kernel's metric, of inputs as the user knows them."""

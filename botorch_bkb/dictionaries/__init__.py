@@ -2,7 +2,8 @@ r"""Dictionary rules, which choose the inducing points of a sparse model among t
 
 A rule receives inputs, a kernel and noise variances, and returns the indices of the inputs that
 form the dictionary. Rules are also BoTorch ``InducingPointAllocator`` objects. Any BoTorch
-allocator becomes a rule with :class:`FromAllocator`.
+allocator becomes a rule with :class:`FromAllocator`. :class:`RandomFeatures` and
+:class:`QuadratureFeatures` take the place of a dictionary and choose no inputs.
 
 The score of an input is its posterior variance in units of the noise,
 ``tau(x) = var(x) / lambda`` (the papers' ``sigma~^2``, a ridge leverage score). In batch mode
@@ -17,6 +18,11 @@ References:
 """
 
 from botorch_bkb.dictionaries.choice import Automatic, FromAllocator, as_rule, given_dictionary
+from botorch_bkb.dictionaries.features import (
+    FourierFeatures,
+    QuadratureFeatures,
+    RandomFeatures,
+)
 from botorch_bkb.dictionaries.leverage import RidgeLeverageSampling
 from botorch_bkb.dictionaries.observed import Draw, ObservedInputs
 from botorch_bkb.dictionaries.rule import AllPoints, DictionaryRule, covers, first_occurrences
@@ -33,9 +39,12 @@ __all__ = [
     "Automatic",
     "DictionaryRule",
     "Draw",
+    "FourierFeatures",
     "FromAllocator",
     "InformationThreshold",
     "ObservedInputs",
+    "QuadratureFeatures",
+    "RandomFeatures",
     "RidgeLeverageSampling",
     "as_rule",
     "covers",

@@ -127,6 +127,17 @@ class DictionaryRule(InducingPointAllocator):
         r"""Whether an optimizer draws one coin per pull and keeps it for all later draws."""
         return True
 
+    def belief_kernel(self, kernel: Kernel, X: Tensor) -> Kernel:
+        r"""Return the kernel of the belief: by default the given one.
+
+        Features in place of a dictionary return a :class:`~botorch_bkb.features.FeatureKernel`.
+
+        Args:
+            kernel: The covariance module of a model or an optimizer.
+            X: ``batch x n x d`` inputs, whose ranges are those over which the kernel is used.
+        """
+        return kernel
+
     def draw(self, inputs: ObservedInputs, generator: torch.Generator) -> Draw:
         r"""Choose the dictionary of an optimizer after new results, by default with :meth:`select`.
 

@@ -156,7 +156,10 @@ class DTCFactor:
 
     def embed(self, K_xS: Tensor) -> Embedding:
         r"""Compute ``z`` and ``w`` of points with kernel values ``K_xS`` (``... x q x m``)."""
-        z = solve_rows(self.root, K_xS)
+        return self.whitened(solve_rows(self.root, K_xS))
+
+    def whitened(self, z: Tensor) -> Embedding:
+        r"""Compute ``w`` of points with coordinates ``z`` (``... x q x m``)."""
         return Embedding(z, solve_rows(self.info_root, z))
 
     def mean(self, e: Embedding) -> Tensor:

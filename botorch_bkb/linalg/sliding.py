@@ -78,6 +78,8 @@ class SlidingFactor:
         Q: ``slots x slots``, the inverse information.
         rhs: The vector ``r``, of length ``slots``.
         log_determinant: ``log det`` of the information.
+        information: ``slots x slots``, the information itself where coordinates are features. They
+            never change, so that it is a sum over the observations. None for a dictionary.
 
     Example:
         The dictionary has two points, and the second is observed later:
@@ -106,6 +108,7 @@ class SlidingFactor:
     Q: Tensor
     rhs: Tensor
     log_determinant: float
+    information: Tensor | None = None
 
     @classmethod
     def build(cls, L: Tensor, observed: Observed) -> tuple[SlidingFactor, Tensor]:
@@ -128,6 +131,23 @@ class SlidingFactor:
         )
         return factor, root
 
+    @classmethod
+    def of_features(cls, observed: Observed) -> tuple[SlidingFactor, Tensor]:
+        r"""Build the sliding factor of features: coordinates that refer to no points.
+
+        Args:
+            observed: The observed rows; ``Z`` holds their features.
+
+        Returns:
+            The sliding factor, and the lower factor of the information.
+        """
+        Z, noise, _ = observed
+        eye = torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device)
+        factor, root = cls.build(eye, observed)
+        factor.active, factor.M = factor.active[:0], factor.M[:, :0]
+        factor.information = gram(Z, noise) + eye
+        return factor, root
+
     @property
     def slots(self) -> int:
         r"""The number of coordinates of a row."""
@@ -138,13 +158,29 @@ class SlidingFactor:
         r"""The rows of ``points`` that form the dictionary, ``m x slots``."""
         return self.points[self.active]
 
-    def coefficients(self, observed: Observed) -> Tensor:
+    @property
+    def effective_dimension(self) -> float | None:
+        r"""``sum_s tau(x_s)`` over the observations if coordinates are features, else None.
+
+        It is the trace of ``Q`` times the information of the data, without a pass over these.
+        """
+        return None if self.information is None else float((1 - self.Q.diagonal()).sum())
+
+    def coefficients(self, observed: Observed | None) -> Tensor:
         r"""Compute ``Q r``, where the mean is ``z(x)'Q r``.
 
-        The result is refined with the data. ``r`` grows with counts over noise, and so does the
-        effect of rounding errors in ``Q`` on the mean.
+        The result is refined with the data, or with the information if it is kept. ``r`` grows with
+        counts over noise, and so does the effect of rounding errors in ``Q`` on the mean.
+
+        Args:
+            observed: The observed rows; not needed if the information is kept.
         """
         coef = self.Q @ self.rhs
+        if self.information is not None:
+            for _ in range(REFINEMENTS):
+                coef = coef + self.Q @ (self.rhs - self.information @ coef)
+            return coef
+        assert observed is not None
         for _ in range(REFINEMENTS):
             missing = (observed.rewards - observed.Z @ coef) / observed.noise
             rest = observed.Z.mT @ missing - coef
@@ -154,6 +190,8 @@ class SlidingFactor:
     def observe(self, U: Tensor, noise: Tensor, rewards: Tensor) -> Tensor:
         r"""Add observations of ``b`` rows ``U`` with noise variances, and return ``T``."""
         self.rhs = self.rhs + U.mT @ (rewards / noise)
+        if self.information is not None:
+            self.information = self.information + gram(U, noise)
         if len(U) > self.slots:  # ``slots`` rows carry the same information
             U = torch.linalg.qr(U / noise.sqrt().unsqueeze(-1)).R
             noise = torch.ones_like(U[:, 0])

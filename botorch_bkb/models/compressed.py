@@ -26,6 +26,7 @@ from torch import Tensor
 from botorch_bkb.belief import Belief, chunks
 from botorch_bkb.dictionaries import InformationThreshold, first_occurrences
 from botorch_bkb.dictionaries.threshold import BLOCK
+from botorch_bkb.features import FeatureKernel
 from botorch_bkb.linalg import map_tensors, scan_informative
 from botorch_bkb.models.appendable import Observations, detached
 from botorch_bkb.models.dtc import DTCGP, moved
@@ -114,6 +115,11 @@ class CompressedGP(DTCGP):
         epsilon: float = 1e-4,
         discard: bool = True,
     ) -> None:
+        if isinstance(covar_module, FeatureKernel):
+            raise UnsupportedError(
+                "A CompressedGP chooses points by its kernel, got one with features, which needs "
+                "no points: pass covar_module.base_kernel, or use DTCGP."
+            )
         self.__dict__.update(_kept=None, _gate=None, _discard=discard)
         super().__init__(
             train_X,

@@ -84,7 +84,9 @@ class DTCGP(SparseGP):
         dictionary: A rule (:mod:`botorch_bkb.dictionaries`), a BoTorch inducing point
             allocator, a LongTensor of row indices of ``train_X``, or None. None means ridge
             leverage sampling with at most 1,000 points (:class:`Automatic`). It takes all points
-            if there are at most 500, or if more than half would be sampled.
+            if there are at most 500, or if more than half would be sampled. With
+            :class:`RandomFeatures` or :class:`QuadratureFeatures` the model is the exact GP of
+            their kernel, to which it is also fitted.
         trace_term: Whether to add Titsias' trace term
             ``-1/2 sum_i (k(x_i,x_i) - |z(x_i)|^2) / lambda_i`` to the marginal likelihood, which
             makes it a lower bound of the exact one.
@@ -137,6 +139,14 @@ class DTCGP(SparseGP):
             input_transform=input_transform,
             dictionary=dictionary,
         )
+        with torch.no_grad():
+            X = self.transform_inputs(train_X)
+        self.covar_module = self._rule.belief_kernel(self.covar_module, X)
+        if self._has_features and covar_module is None:  # the default kernel, for subset_output
+            places = self._subset_batch_dict
+            places["covar_module.base_kernel.raw_lengthscale"] = places.pop(
+                "covar_module.raw_lengthscale"
+            )
 
     @classmethod
     def construct_inputs(
@@ -226,14 +236,15 @@ class DTCGP(SparseGP):
             return super().forward(x)
         X = self.transform_inputs(x)
         indices = self._dictionary(X.detach())
-        if covers(indices, X.detach()) and not self._trace_term:
+        is_full = not self._has_features and covers(indices, X.detach())
+        if is_full and not self._trace_term:
             return MultivariateNormal(self.mean_module(X), self.covar_module(X))
         rows = EmbeddedRows(X, X[..., indices, :], self.covar_module, self._trace_term)
         return NystromPrior(self.mean_module(X), LowRankRootLinearOperator(rows))
 
     def _is_exact(self, X: Tensor) -> bool:
         r"""Return whether the belief is the exact GP on all data."""
-        return covers(self._dictionary(X), X)
+        return self._has_features or covers(self._dictionary(X), X)
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
         r"""Return the posterior in evaluation mode, and the prior in training mode.
@@ -360,7 +371,7 @@ class DTCGP(SparseGP):
         )
         assert self._indices is not None  # the belief needed them
         n, q = self.num_data, new.X.shape[-2]
-        extra = torch.arange(n, n + q, device=new.X.device)
+        extra = torch.arange(n, n if self._has_features else n + q, device=new.X.device)
         model = self._with_observations(new, noise)
         model.__dict__.update(_belief=belief, _indices=torch.cat([self._indices, extra]))
         return model

@@ -11,6 +11,7 @@ from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.means import ConstantMean
 from torch import Tensor
 
+from botorch_bkb.features import FeatureKernel
 from botorch_bkb.models.dtc import DTCGP
 from botorch_bkb.models.history import History
 from botorch_bkb.units import RewardUnits, UnitCube
@@ -54,8 +55,7 @@ def reward_model(
     """
     kernel = deepcopy(hyper.kernel).requires_grad_(True)
     if hyper.units != RewardUnits():  # an outcome transform would learn units of its own
-        kernel = ScaleKernel(kernel).to(X)
-        kernel.outputscale = hyper.units.variance_to_rewards(1.0)
+        kernel = _scaled(kernel, hyper.units.variance_to_rewards(1.0), X)
     return _model(X, history.means, history, hyper, dictionary, scale, box, kernel, hyper.units)
 
 
@@ -107,6 +107,15 @@ def _model(
             mean_module=mean,
             input_transform=normalize,
             outcome_transform=None,
-            dictionary=dictionary,
+            dictionary=None if isinstance(kernel, FeatureKernel) else dictionary,
         )
     return model.eval()
+
+
+def _scaled(kernel: Kernel, variance: float, like: Tensor) -> Kernel:
+    r"""Return a kernel times a variance; features stay outermost."""
+    if isinstance(kernel, FeatureKernel):
+        return kernel.with_base(_scaled(kernel.base_kernel, variance, like))
+    scaled = ScaleKernel(kernel).to(like)
+    scaled.outputscale = variance
+    return scaled

@@ -18,8 +18,8 @@ from linear_operator.operators import (
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from botorch_bkb.belief import chunks, dictionary_root, kernel_diagonal, kernel_matrix
-from botorch_bkb.linalg import information, log_evidence, solve_rows
+from botorch_bkb.belief import chunks, coordinates, dictionary_root, kernel_diagonal
+from botorch_bkb.linalg import information, log_evidence
 
 
 class EmbeddedRows(LinearOperator):
@@ -39,10 +39,10 @@ class EmbeddedRows(LinearOperator):
 
     def _size(self) -> torch.Size:
         batch = torch.broadcast_shapes(self.X.shape[:-2], self.L.shape[:-2])
-        return torch.Size([*batch, self.X.shape[-2], self.points.shape[-2]])
+        return torch.Size([*batch, self.X.shape[-2], self.L.shape[-1]])
 
     def _embed(self, X: Tensor) -> Tensor:
-        return solve_rows(self.L, kernel_matrix(self.kernel, X, self.points))
+        return coordinates(self.kernel, X, self.points, self.L)
 
     def to_dense(self) -> Tensor:
         r"""Embed all rows at once, in the dtype of the inputs."""

@@ -6,11 +6,13 @@ from copy import deepcopy
 from typing import Any, Self
 
 import torch
+from botorch.exceptions.errors import UnsupportedError
 from botorch.models.utils.inducing_point_allocators import InducingPointAllocator
 from botorch.sampling.pathwise.utils import get_train_inputs
 from torch import Tensor
 
 from botorch_bkb.dictionaries import DictionaryRule, as_rule, given_dictionary
+from botorch_bkb.features import has_features
 from botorch_bkb.models.appendable import AppendableGP
 from botorch_bkb.validation import check_indices
 
@@ -52,7 +54,10 @@ class SparseGP(AppendableGP):
 
     @property
     def dictionary_indices(self) -> Tensor:
-        r"""Rows of the training data that form the dictionary, as a sorted LongTensor."""
+        r"""Rows of the training data that form the dictionary, as a sorted LongTensor.
+
+        There are none if features take the place of a dictionary.
+        """
         if self._has_belief() and self._indices is not None:
             return self._indices
         X = self.train_inputs[0]
@@ -78,7 +83,14 @@ class SparseGP(AppendableGP):
         self.__dict__.update(_indices=indices, _drawn_under=now)
         return indices
 
+    @property
+    def _has_features(self) -> bool:
+        r"""Whether features take the place of a dictionary."""
+        return has_features(self.covar_module)
+
     def _choose_dictionary(self, X: Tensor) -> Tensor:
+        if self._has_features:
+            return torch.empty(0, dtype=torch.long, device=X.device)
         return self._rule.select(X, self.covar_module, self._noise(X))
 
     def _hyperparameters(self) -> Tensor:
@@ -91,6 +103,11 @@ class SparseGP(AppendableGP):
         Args:
             indices: A LongTensor of row indices of the training data.
         """
+        if self._has_features:
+            raise UnsupportedError(
+                "A model with features has no dictionary, got dictionary indices: construct it "
+                "with dictionary=indices instead of features."
+            )
         indices = given_dictionary(indices, self.train_inputs[0])
         model = deepcopy(self)
         model.__dict__.update(_given=indices, _indices=indices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from botorch.exceptions.errors import InputDataError
@@ -21,12 +21,14 @@ from botorch_bkb.confidence.slopes import Slopes, slope_and_tail
 from botorch_bkb.dictionaries import (
     AllPoints,
     DictionaryRule,
+    FourierFeatures,
     InformationThreshold,
     RidgeLeverageSampling,
     threshold_of,
 )
 from botorch_bkb.domains import Arms, Domain, Tree
 from botorch_bkb.models import Surrogate
+from botorch_bkb.models.hyperparameters import Hyperparameters
 from botorch_bkb.state.state import State
 from botorch_bkb.units import UnitCube
 from botorch_bkb.validation import level_of_user
@@ -120,23 +122,30 @@ class Parts:
         return theorems.alpha(self.confidence.accuracy)
 
     @cached_property
-    def sides(self) -> Tensor:
-        r"""The ``d`` sides of the domain, as the kernel sees it."""
+    def extent(self) -> Tensor:
+        r"""Inputs whose ranges are those of the domain, as the kernel sees them."""
         X = self.domain.extent
-        if self.model.covar_module is None:
-            X = UnitCube.around(X).to_unit(X)
-        return X.amax(0) - X.amin(0)
+        return UnitCube.around(X).to_unit(X) if self.model.covar_module is None else X
 
     def _slopes(self, kernel: Kernel) -> Slopes | tuple[None, None]:
         r"""Return bounds on the derivatives of the function, where the width uses them."""
         if self.width is widths.compressed and not isinstance(self.domain, Arms):
-            return slope_and_tail(kernel, self.sides)
+            return slope_and_tail(kernel, self.extent.amax(0) - self.extent.amin(0))
         return None, None
 
     @cached_property
     def threshold(self) -> InformationThreshold:
         r"""Which results are believed."""
         return threshold_of(self.dictionary)
+
+    def initial_hyperparameters(self) -> Hyperparameters:
+        r"""Return the hyperparameters before the first fit."""
+        return self.believed(self.model.initial(self.domain.index.X))
+
+    def believed(self, hyper: Hyperparameters) -> Hyperparameters:
+        r"""Return hyperparameters with the kernel of the belief, which may be that of features."""
+        kernel = self.dictionary.belief_kernel(hyper.kernel, self.extent)
+        return hyper if kernel is hyper.kernel else replace(hyper, kernel=kernel)
 
     @cached_property
     def _initial_rule(self) -> DictionaryRule:
@@ -200,11 +209,14 @@ THEOREMS: dict[Width, str] = {
 
 
 def theory_for(dictionary: DictionaryRule) -> Width | None:
-    r"""Return the tightest width that is proved for a dictionary.
+    r"""Return the tightest width that is proved for a dictionary; None for Fourier features.
 
+    The function need not lie in the span of features, and no bound here counts how far it does not.
     The compressed paper's theorem is about draws from the prior. It is not comparable with the
     others, which are about functions of bounded norm.
     """
+    if isinstance(dictionary, FourierFeatures):
+        return None
     if isinstance(dictionary, InformationThreshold) and dictionary.discard:
         return widths.compressed
     if dictionary == AllPoints():

@@ -7,6 +7,7 @@ from typing import Any
 
 from botorch.exceptions.errors import InputDataError
 
+from botorch_bkb.dictionaries import FourierFeatures
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.state.state import State
 
@@ -26,6 +27,8 @@ def header(algorithm: str, parts: Parts) -> dict[str, Any]:
 
 def believes(parts: Parts) -> str:
     r"""Return in words which results the belief holds."""
+    if isinstance(parts.dictionary, FourierFeatures):
+        return f"everything through {parts.dictionary!r}"
     if parts.threshold.least_score is None:
         return "everything"
     if parts.threshold.discard:
@@ -60,6 +63,6 @@ def load(algorithm: str, parts: Parts, saved: Mapping[str, Any]) -> State:
             )
     like = parts.domain.index.X
     try:
-        return State.from_dict(rest, parts.model.initial(like).kernel, like.device)
+        return State.from_dict(rest, parts.initial_hyperparameters().kernel, like.device)
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise InputDataError(f"The state is damaged or of another kind: {error}") from error

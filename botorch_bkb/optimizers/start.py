@@ -46,7 +46,7 @@ def initial_state(parts: Parts, generator: torch.Generator) -> State:
         observations=observations,
         in_flight=InFlight(design_seed),
         model=ModelState(
-            surrogate.initial(rows),
+            parts.initial_hyperparameters(),
             surrogate.input_scale(parts.domain.extent),
             next_fit=surrogate.first_fit(parts.domain.dim),
             noise_known=surrogate.noise_var if surrogate.noise_is_fixed else None,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from botorch_bkb.arms import ArmTable
-from botorch_bkb.dictionaries import ObservedInputs
+from botorch_bkb.dictionaries import FourierFeatures, ObservedInputs
 from botorch_bkb.dictionaries.leverage import warn_capped
 from botorch_bkb.dictionaries.scores import smallest_coins
 from botorch_bkb.models.history import History
@@ -78,6 +78,8 @@ class Updater:
     def _draw(self, state: State, table: ArmTable) -> Tensor:
         r"""Draw rows of the next dictionary."""
         observations, history, rows = state.observations, state.history, state.history.rows
+        if isinstance(self.parts.dictionary, FourierFeatures):
+            return rows[:0]
         rule = self.parts.dictionary_after(history.num_observations)
         noise = table.noise_var * history.counts / history.weights
         scores = None
@@ -104,10 +106,12 @@ class Updater:
         r"""Draw a dictionary of bounded size: present hyperparameters may ask for thousands.
 
         Where there are too many points they are thinned at random. The points of highest score are
-        the outlying ones, and a fit to these predicted worse.
+        the outlying ones, and a fit to these predicted worse. Features are fitted like the exact
+        GP: to the kernel that they approximate, with all rows or a random part as a dictionary.
         """
         rows = state.history.rows
-        if state.dictionary.num_unsolicited <= WARM_START:
+        has_features = isinstance(self.parts.dictionary, FourierFeatures)
+        if not has_features and state.dictionary.num_unsolicited <= WARM_START:
             rows = self._draw(state, table)
         if len(rows) <= MOST_FITTED:
             return rows
@@ -141,4 +145,5 @@ class Updater:
         seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
         X = state.observations.inputs(self.parts.domain.index.X, history.rows)
         positions = torch.searchsorted(history.rows, dictionary)
-        return self.parts.model.fit(model.inputs(X), history, positions, model.noise_known, seed)
+        fitted = self.parts.model.fit(model.inputs(X), history, positions, model.noise_known, seed)
+        return None if fitted is None else self.parts.believed(fitted)

@@ -85,3 +85,11 @@ def test_classes_without_a_constructor_are_refused():
     with pytest.raises(InputDataError, match="no input constructor for Own"):
         check_constructor(Own)
     check_constructor(BudgetedUCB)
+
+
+def test_a_model_with_observations_appended_lately():
+    model = model_of()
+    X = torch.rand(3, 2, dtype=torch.float64)
+    conditioned = model.condition_on_observations(X, X[:, :1])
+    made = construct(qLogNoisyExpectedImprovement, conditioned)
+    assert made(X.unsqueeze(-2)).isfinite().all()
