@@ -62,6 +62,7 @@ class Optimizer(OptimizerBase):
     :class:`CompressedMPI`    threshold   one          (picks use no width)
     :class:`AdaBKB`           sampled     one          BKB, Theorem 2, over the cells of a tree
     :class:`AdaBBKB`          sampled     sum          BBKB, Theorem 2, likewise
+    :class:`AdaGPUCB`         everything  one          self-normalised bound, likewise
     ========================  ==========  ===========  =========================================
 
     Units: rewards, ``noise_var``, ``Yvar`` and :meth:`best` are in units of the rewards. If kernel

@@ -134,7 +134,7 @@ def plot_tree(optimizer: Optimizer, ax: Axes | None = None, *, depth: bool = Tru
     r"""Plot the cells of a tree over two inputs, and the evaluated centres.
 
     Args:
-        optimizer: An :class:`~botorch_bkb.AdaBKB` or :class:`~botorch_bkb.AdaBBKB`.
+        optimizer: An :class:`~botorch_bkb.AdaBKB`, or another optimizer over a tree.
         ax: The axes to draw on; by default new ones.
         depth: Whether to colour the cells by their depth.
 
