@@ -164,5 +164,6 @@ def with_norm_doubled(parts: Parts, state: State, table: ArmTable, results: Resu
         wider = parts.width_now(doubled, table)
         if not width < wider:  # a width of the user's own that does not depend on the norm
             break
-        state, width = doubled, wider
+        # The bounds did not hold, so nothing that was concluded from them does.
+        state, width = doubled.with_bounds_from_scratch(), wider
     return state
