@@ -43,6 +43,8 @@ from botorch_bkb.state.components import TreeState
 MOST_SPLITS = 1000
 #: The most cells whose children are computed at a time.
 MOST_AHEAD = 256
+#: The least: the children of a few cells take hardly longer than those of one.
+LEAST_AHEAD = 8
 
 
 class Cell(NamedTuple):
@@ -70,10 +72,11 @@ class TreeBatch(BatchOverBox):
     r"""Picks centres of leaves, splitting cells on the way.
 
     Cells are split one by one, in the order of their indices. The children of several cells are
-    computed at a time: of those that are likely to be split next, twice as many as were needed of
-    the last ones. Children that are not needed wait in the table. Every pick begins with a single
-    cell. So the table has the same rows to the last bit, on which ties depend, however the picks of
-    a batch are asked for and wherever a run was interrupted.
+    computed at a time: of those that are likely to be split next, four times as many as were needed
+    of the last ones. Children that are not needed wait in the table. Which cells are likely is
+    decided by what was known when the batch began, and every pick begins anew. So the table has the
+    same rows to the last bit, on which ties depend, however the picks of a batch are asked for and
+    wherever a run was interrupted.
 
     Args:
         domain: The tree's domain.
@@ -265,7 +268,7 @@ class TreeBatch(BatchOverBox):
 
     def _look_ahead(self, number: int) -> None:
         r"""Compute the children of a cell, and of those that are likely to be split next."""
-        ids = self._likely(number, min(MOST_AHEAD, 2 * self._wanted))
+        ids = self._likely(number, min(MOST_AHEAD, max(LEAST_AHEAD, 4 * self._wanted)))
         lower, upper, radii, new = self.variation.children(self.cells, ids)
         rows = self._rows_of(new.centres().reshape(lower.shape), self.rows[ids])
         self._mean, self._var = self.table.moments()
@@ -284,8 +287,6 @@ class TreeBatch(BatchOverBox):
         whichever leaves were examined since.
         """
         cell = torch.tensor([number], device=self.rows.device)
-        if not most:
-            return cell
         ids = self._first.topk(min(most, len(self._first))).indices
         deviation = self._var[self.rows[ids]].sqrt()
         likely = self._first[ids] > -torch.inf

@@ -50,7 +50,7 @@ def kernel_metric(kernel: Kernel) -> Metric:
     @torch.no_grad()
     def distance(a: Tensor, b: Tensor) -> Tensor:
         cross = kernel(a, b, diag=True).double()
-        square = kernel_diagonal(kernel, a) + kernel_diagonal(kernel, b) - 2 * cross
+        square = kernel_diagonal(kernel, torch.cat([a, b])).reshape(2, -1).sum(0) - 2 * cross
         return square.clamp_min(0).sqrt()
 
     return distance

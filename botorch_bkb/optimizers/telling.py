@@ -116,7 +116,8 @@ def with_scores(state: State, table: ArmTable, results: Results) -> State:
     )
     chosen = [pending[id_].score for id_ in results.ids if id_ is not None]
     scores[asked] = scores.new_tensor(chosen) * results.weights[asked]
-    scores[~asked] = scores_in_order(table, results.rows[~asked], results.weights[~asked])
+    if not asked.all():
+        scores[~asked] = scores_in_order(table, results.rows[~asked], results.weights[~asked])
     return replace(state, confidence=state.confidence.with_scores(scores))
 
 
