@@ -27,7 +27,9 @@ class Ranking:
         >>> first = ranking.pop()
         >>> ranking.push(2.5, 7)
         >>> first, ranking.pop(), ranking.pop(), ranking.pop()
-        (1, 7, 2, 0)
+        ((3.0, 1), (2.5, 7), (2.0, 2), (1.0, 0))
+        >>> bool(ranking)
+        False
     """
 
     def __init__(self, values: Tensor) -> None:
@@ -41,11 +43,18 @@ class Ranking:
         r"""Add a value and its number."""
         heapq.heappush(self._heap, (-value, number))
 
-    def pop(self) -> int:
-        r"""Return the number of the highest value, and remove it."""
+    def __bool__(self) -> bool:
+        r"""Return whether any value is left."""
+        while not self._heap and self._floor > -math.inf:
+            self._read()
+        return bool(self._heap)
+
+    def pop(self) -> tuple[float, int]:
+        r"""Return the highest value and its number, and remove them."""
         while self._floor > -math.inf and (not self._heap or -self._heap[0][0] < self._floor):
             self._read()
-        return heapq.heappop(self._heap)[1]
+        value, number = heapq.heappop(self._heap)
+        return -value, number
 
     def _read(self) -> None:
         r"""Read the next values from the tensor, all equal ones together."""

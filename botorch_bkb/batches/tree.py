@@ -45,6 +45,11 @@ MOST_SPLITS = 1000
 MOST_AHEAD = 256
 #: The least: the children of a few cells take hardly longer than those of one.
 LEAST_AHEAD = 8
+#: The number of leaves that are examined one by one before many bounds are lowered at once.
+EXAMINED_SINGLY = 16
+#: What is added to variances that are computed for many rows at once, relative to the prior's, so
+#: that they are no smaller than those computed one by one.
+SLACK = 1e-11
 
 
 class Cell(NamedTuple):
@@ -151,15 +156,16 @@ class TreeBatch(BatchOverBox):
 
     def _index_of(self, ids: Tensor) -> Tensor:
         r"""Return the indices of some cells when the batch begins."""
+        rows = self.rows[torch.cat([ids, self.cells.parent[ids]])]
+        own, above = (self._mean[rows] + self.width * self._var[rows].sqrt()).chunk(2)
+        return self._index(ids, own, above)
 
-        def upper(cells: Tensor) -> Tensor:
-            rows = self.rows[cells]
-            return self._mean[rows] + self.width * self._var[rows].sqrt()
-
+    def _index(self, ids: Tensor, upper: Tensor, of_parents: Tensor) -> Tensor:
+        r"""Return indices, for given upper bounds of the centres of cells and of their parents."""
         parents = self.cells.parent[ids]
-        above = upper(parents) + self._norm * self._radii[parents]
+        above = of_parents + self._norm * self._radii[parents]
         above = torch.where(parents == ids, torch.inf, above)  # the root has no parent
-        return torch.minimum(upper(ids), above) + self._norm * self._radii[ids]
+        return torch.minimum(upper, above) + self._norm * self._radii[ids]
 
     def _cell(self, cell: int) -> Cell:
         if cell not in self._numbers:
@@ -193,15 +199,30 @@ class TreeBatch(BatchOverBox):
         self._examined[number] = bound + cell.varies
         return self._examined[number]
 
+    def _examine_all(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Compute the indices of many cells after all picks, and the deviations of their centres.
+
+        They depend on how many cells there are, by rounding, and are a little too large.
+        """
+        rows = self.rows[torch.cat([ids, self.cells.parent[ids]])]
+        rows, group = rows.unique(return_inverse=True)
+        var = self._hallucination.variances(rows) + SLACK * self.table.kernel_bound
+        deviation = var.sqrt()
+        own, above = (self._mean[rows] + self.width * deviation)[group].chunk(2)
+        return self._index(ids, own, above), deviation[group[: len(ids)]]
+
     # ------------------------------------------------------------------ picks
 
     def _choose(self) -> int:
         self._forget_children()
-        ranking, splits = Ranking(self.index), 0
+        ranking, splits, examined = Ranking(self.index), 0, 0
         while True:
-            number = ranking.pop()
-            if self._seen.get(number, 0) < self._hallucination.picked:
+            _, number = ranking.pop()
+            if not self._is_examined(number):
                 ranking.push(self._examine(number), number)
+                examined += 1
+                if examined % EXAMINED_SINGLY == 0:
+                    self._lower(ranking, 8 * examined)
                 continue
             if splits >= MOST_SPLITS or not self._is_to_be_split(self._cell(number)):
                 self._write()
@@ -212,6 +233,27 @@ class TreeBatch(BatchOverBox):
             for child in self._split(number):
                 ranking.push(self._examine(child), child)
             splits += 1
+
+    def _is_examined(self, number: int) -> bool:
+        return self._seen.get(number, 0) == self._hallucination.picked
+
+    def _lower(self, ranking: Ranking, most: int) -> None:
+        r"""Lower the bounds of many leaves at once, from the top: fewer are examined singly then.
+
+        A leaf that comes to the top is examined all the same.
+        """
+        old: dict[int, float] = {}
+        while ranking and len(old) < most:
+            value, number = ranking.pop()
+            if self._is_examined(number):  # none below it needs to be looked at
+                ranking.push(value, number)
+                break
+            old[number] = value
+        if not old:
+            return
+        index, _ = self._examine_all(torch.tensor(list(old), device=self.rows.device))
+        for (number, value), lower in zip(old.items(), index.tolist(), strict=True):
+            ranking.push(min(value, lower), number)
 
     def _is_to_be_split(self, cell: Cell) -> bool:
         is_small = self.width * self._deviation(cell) <= cell.varies
@@ -283,16 +325,21 @@ class TreeBatch(BatchOverBox):
     def _likely(self, number: int, most: int) -> Tensor:
         r"""Return a cell and others of high index that would be split if they came to the top.
 
-        Indices and deviations are those at the start of the batch. So the choice is the same
-        whichever leaves were examined since.
+        They are sought among leaves whose indices were high when the batch began. So the choice is
+        the same whichever leaves were examined since.
         """
-        cell = torch.tensor([number], device=self.rows.device)
-        ids = self._first.topk(min(most, len(self._first))).indices
-        deviation = self._var[self.rows[ids]].sqrt()
+        cell, n = torch.tensor([number], device=self.rows.device), len(self._first)
+        if self._hallucination.picked == 0:
+            index, ids = self._first.topk(min(most, n))
+            deviation = self._var[self.rows[ids]].sqrt()
+        else:
+            ids = self._first.topk(min(4 * most, n)).indices
+            index, deviation = self._examine_all(ids)
         likely = self._first[ids] > -torch.inf
         likely &= self.width * deviation <= self._norm * self._radii[ids]
         likely &= self.cells.depth[ids] < self.domain.depth_limit
-        others = [i for i in ids[likely].tolist() if i != number and i not in self._ahead]
+        ids = ids[likely][index[likely].argsort(descending=True, stable=True)[:most]]
+        others = [i for i in ids.tolist() if i != number and i not in self._ahead]
         return torch.cat([cell, cell.new_tensor(others)])
 
     @cached_property
