@@ -286,9 +286,8 @@ class TreeBatch(BatchOverBox):
     def _write_splits(self) -> None:
         n, device = len(self.cells), self.rows.device
         parents = torch.tensor([number for number, _ in self._splits], device=device)
-        lower, upper = (
-            torch.stack([children[i] for _, children in self._splits]) for i in range(2)
-        )
+        lower = torch.stack([children.lower for _, children in self._splits])
+        upper = torch.stack([children.upper for _, children in self._splits])
         self.cells = self.cells.with_children(parents, lower, upper, self._growing)
         rows = torch.cat([children.rows for _, children in self._splits])
         radii = torch.cat([children.radii for _, children in self._splits])
