@@ -193,9 +193,13 @@ def test_the_cells_of_a_tree_tile_its_box(ax):
     optimizer = AdaBKB(bounds=BOX, seed=0)
     played(optimizer, 25)
     plot_tree(optimizer, ax)
-    areas = [math.prod(path.get_extents().size.tolist()) for path in ax.collections[0].get_paths()]
-    assert len(areas) == len(optimizer.tree.leaves) > 3
-    assert sum(areas) == pytest.approx(8.0)
+    kept, pruned = (
+        [math.prod(path.get_extents().size.tolist()) for path in cells.get_paths()]
+        for cells in ax.collections
+    )
+    assert len(kept) == len(optimizer.tree.leaves) > 3
+    assert len(pruned) == len(optimizer.tree.pruned) > 3
+    assert sum(kept) + sum(pruned) == pytest.approx(8.0)
     assert ax.get_xlim() == (-1, 1) and ax.get_ylim() == (2, 6)
 
 

@@ -108,7 +108,7 @@ class Hallucination:
         r"""Return the variances of many rows after all picks."""
         z = self.table.coordinates(rows).double()
         # From scratch: one product is cheaper than looking up which picks each row includes.
-        var = self._residual[rows] + squares_in(self._Q, z)
+        var = self.table.residual(rows) + squares_in(self._Q, z)
         for row, fall in self._given_up.items():
             var[rows == row] -= fall
         return (var - squares(z @ self._G[: self.picked - self._folded].mT)).clamp_min(0)

@@ -11,6 +11,10 @@ is a bound of the function over the leaf. The leaf of highest index is split whi
 at its centre is no larger than the cell, ``width sd <= V``, and evaluated otherwise. Nothing is
 evaluated when a cell is split; its new centres are embedded in ``O(m^2)`` each.
 
+A leaf whose index is below the lower bound of some centre when a batch begins is pruned: while
+bounds hold it has no maximum in it. It is pruned for good, until the hyperparameters or the norm
+change. Then all leaves are looked at again.
+
 Inside a batch means stay and variances fall, so that an index computed earlier is still a bound:
 only leaves that come to the top are examined again.
 """
@@ -22,17 +26,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 import torch
-from botorch.exceptions.errors import InputDataError
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from botorch_bkb.batches.box import BatchOverBox
 from botorch_bkb.batches.context import BatchContext
 from botorch_bkb.batches.hallucination import Hallucination
-from botorch_bkb.domains import PartitionTree, Tree, kernel_metric
-from botorch_bkb.domains.partition import Metric
-from botorch_bkb.domains.tree import as_radius
-from botorch_bkb.features import approximated
+from botorch_bkb.batches.ranking import Ranking
+from botorch_bkb.batches.variation import Variation
+from botorch_bkb.domains import Tree
 from botorch_bkb.rows import GrowingRows, RowIndex
 from botorch_bkb.state.components import TreeState
 
@@ -42,8 +43,24 @@ from botorch_bkb.state.components import TreeState
 MOST_SPLITS = 1000
 #: The most cells whose children are computed at a time.
 MOST_AHEAD = 256
-#: The number of points at which a kernel is tried.
-SAMPLE = 64
+#: The least: the children of a few cells take hardly longer than those of one.
+LEAST_AHEAD = 8
+#: The number of leaves that are examined one by one before many bounds are lowered at once.
+EXAMINED_SINGLY = 16
+#: What is added to variances that are computed for many rows at once, relative to the prior's, so
+#: that they are no smaller than those computed one by one.
+SLACK = 1e-11
+
+
+class Cell(NamedTuple):
+    r"""A cell in plain numbers, which are read many times faster than entries of tensors."""
+
+    row: int
+    parent: int
+    depth: int
+    mean: float  #: of its centre
+    deviation: float  #: of its centre, when the batch began
+    varies: float  #: ``V``
 
 
 class Children(NamedTuple):
@@ -52,17 +69,19 @@ class Children(NamedTuple):
     lower: Tensor  #: ``N x d`` lower corners
     upper: Tensor  #: ``N x d`` upper corners
     rows: Tensor  #: rows of their centres in the table
-    varies: Tensor  #: ``V``
+    radii: Tensor
+    numbers: list[tuple[int, float, float, float]]  #: row, mean, deviation and ``V`` of each
 
 
 class TreeBatch(BatchOverBox):
     r"""Picks centres of leaves, splitting cells on the way.
 
     Cells are split one by one, in the order of their indices. The children of several cells are
-    computed at a time: of those that are likely to be split next, twice as many as were needed of
-    the last ones. Children that are not needed wait in the table. Every pick begins with a single
-    cell. So the table has the same rows to the last bit, on which ties depend, however the picks of
-    a batch are asked for and wherever a run was interrupted.
+    computed at a time: of those that are likely to be split next, four times as many as were needed
+    of the last ones. Children that are not needed wait in the table. Which cells are likely is
+    decided by what was known when the batch began, and every pick begins anew. So the table has the
+    same rows to the last bit, on which ties depend, however the picks of a batch are asked for and
+    wherever a run was interrupted.
 
     Args:
         domain: The tree's domain.
@@ -72,7 +91,7 @@ class TreeBatch(BatchOverBox):
         cells: The cells.
         rows: Their rows in the table.
         index: ``I`` of every cell, as far as it was examined; -inf for cells that are not leaves
-            or lie below the best lower bound.
+            or were pruned.
     """
 
     @torch.no_grad()
@@ -80,16 +99,23 @@ class TreeBatch(BatchOverBox):
         self._mean, self._var = context.table.moments()
         super().__init__(context)
         self.domain, self.width = domain, context.record.width
+        self.variation = Variation(domain, context.state.model)
         start = context.state.tree or TreeState.over(domain.bounds)
-        self.cells, self.rows = start.tree, start.rows
-        self._hallucination = Hallucination(self.table)
-        self._radius, self._takes_user_inputs = as_radius(domain.radius)
-        every = torch.arange(len(self.cells), device=self.rows.device)
-        self._varies = self._variation(self.cells, every)
+        self.cells, self.rows, radii = start.tree, start.rows, start.radii
+        if radii is None:
+            every = torch.arange(len(self.cells), device=self.rows.device)
+            radii = self.variation.radii(self.cells, every)
+        self._radii, self._norm = radii, context.state.confidence.norm_bound
         self.index = self._start_index()
-        self._seen = torch.zeros_like(self.rows)
+        self._first = self.index.clone()  # as if nothing had been picked
         self._growing = GrowingRows()
+        self._hallucination = Hallucination(self.table)
+        self._numbers: dict[int, Cell] = {}
+        self._deviations: dict[int, float] = {}  # of rows, after the last pick
+        self._seen: dict[int, int] = {}  # the number of picks that an index includes
+        self._examined: dict[int, float] = {}  # indices that are not in ``index`` yet
         self._ahead: dict[int, Children] = {}
+        self._splits: list[tuple[int, Children]] = []  # not in ``cells`` yet
         self._wanted = 0  # how many of the children computed last were needed
         for row in self.stragglers:
             self._hallucination.pick(row)
@@ -99,139 +125,227 @@ class TreeBatch(BatchOverBox):
     @property
     def tree(self) -> TreeState:
         r"""The cells after the picks."""
-        return TreeState(self.cells, self.rows)
-
-    # ------------------------------------------------------------------ bounds
+        return TreeState(self.cells, self.rows, self._radii)
 
     def check_corners(self) -> None:
         r"""Raise unless corners are farthest from the centre in the kernel's metric."""
-        metric, centre, corner = self._metric, self.cells.centres(), self.cells.upper
-        sample = draw_sobol_samples(self.domain.bounds, n=SAMPLE, q=1, seed=0).squeeze(-2)
-        for shrunk in (1.0, 0.3, 0.1):
-            X = centre + shrunk * (sample - centre)
-            end = centre + shrunk * (corner - centre)
-            if (metric(centre.expand(len(X), -1), X) > 1.001 * metric(centre, end)).any():
-                raise InputDataError(
-                    "The kernel must fall with the distance in each coordinate: with this one some "
-                    "point is farther from a cell's centre than its corners, and indices would be "
-                    'no bounds. Use another kernel, or a radius of your own instead of "kernel".'
-                )
+        self.variation.check_corners()
 
-    @cached_property
-    def _kernel_metric(self) -> Metric:
-        return kernel_metric(approximated(self.context.state.hyper.kernel))
-
-    def _metric(self, a: Tensor, b: Tensor) -> Tensor:
-        r"""Return distances in the kernel's metric, of inputs as the user knows them."""
-        inputs = self.context.state.model.inputs
-        return self._kernel_metric(inputs(a), inputs(b))
-
-    def _variation(self, tree: PartitionTree, ids: Tensor) -> Tensor:
-        r"""Return ``V`` of some cells."""
-        metric = self._metric if self._takes_user_inputs else self._kernel_metric
-        radii = self._radius(tree, ids, metric)
-        if radii.shape != ids.shape or not (radii.isfinite() & (radii >= 0)).all():
-            raise InputDataError(
-                f"A radius must give each of {len(ids)} cells a finite number that is not "
-                f"negative, got {radii.flatten()[:5].tolist()} of shape {tuple(radii.shape)}."
-            )
-        return self.context.state.confidence.norm_bound * radii
+    # ------------------------------------------------------------------ bounds
 
     def _start_index(self) -> Tensor:
-        half = self.width * self._var.sqrt()
-        known = max(1, self.context.record.cells)  # when the batch began
-        upper, lower = self._mean + half, (self._mean - half)[self.rows[:known]].max()
-        above = upper[self.rows[self.cells.parent]] + self._varies[self.cells.parent]
-        above = torch.where(self.cells.depth == 0, torch.inf, above)
-        index = torch.minimum(upper[self.rows], above) + self._varies
-        alive = self.cells.is_leaf & (index >= lower)
-        alive[known:] = self.cells.is_leaf[known:]  # split by the batch itself, which goes on
-        if not alive.any():  # the norm or the radius is too small: these are no bounds
-            alive = self.cells.is_leaf
-        return torch.where(alive, index, -torch.inf)
+        r"""Return the indices when the batch begins, of leaves that are kept."""
+        record, leaves = self.context.record, self.cells.leaves
+        index = self._index_of(leaves)
+        if not record.picks and len(self.cells) == max(1, record.cells):  # it begins now
+            kept = self._kept(leaves, index)
+            if len(kept) < len(leaves) or not torch.equal(kept, leaves):
+                self.cells = self.cells.pruned_to(kept)
+                leaves, index = kept, self._index_of(kept)
+        whole = torch.full_like(self._radii, -torch.inf)
+        return whole.index_copy(0, leaves, index)
 
-    def _upper(self, cell: int) -> float:
-        row = int(self.rows[cell])
-        return float(self._mean[row]) + self.width * self._deviation(row)
+    def _kept(self, leaves: Tensor, index: Tensor) -> Tensor:
+        r"""Return the leaves whose indices are not below the best lower bound of a centre."""
+        lower = (self._mean - self.width * self._var.sqrt())[self.rows].max()
+        kept = leaves[index >= lower]
+        if not len(kept):  # bounds did not hold, since the norm or the radius is too small
+            leaves = torch.nonzero(self.cells.is_leaf).squeeze(-1)
+            kept = leaves[self._index_of(leaves) >= lower]
+        return kept if len(kept) else leaves
 
-    def _deviation(self, row: int) -> float:
+    def _index_of(self, ids: Tensor) -> Tensor:
+        r"""Return the indices of some cells when the batch begins."""
+        rows = self.rows[torch.cat([ids, self.cells.parent[ids]])]
+        own, above = (self._mean[rows] + self.width * self._var[rows].sqrt()).chunk(2)
+        return self._index(ids, own, above)
+
+    def _index(self, ids: Tensor, upper: Tensor, of_parents: Tensor) -> Tensor:
+        r"""Return indices, for given upper bounds of the centres of cells and of their parents."""
+        parents = self.cells.parent[ids]
+        above = of_parents + self._norm * self._radii[parents]
+        above = torch.where(parents == ids, torch.inf, above)  # the root has no parent
+        return torch.minimum(upper, above) + self._norm * self._radii[ids]
+
+    def _cell(self, cell: int) -> Cell:
+        if cell not in self._numbers:
+            row, tree = int(self.rows[cell]), self.cells
+            self._numbers[cell] = Cell(
+                row=row,
+                parent=int(tree.parent[cell]),
+                depth=int(tree.depth[cell]),
+                mean=float(self._mean[row]),
+                deviation=math.sqrt(float(self._var[row])),
+                varies=self._norm * float(self._radii[cell]),
+            )
+        return self._numbers[cell]
+
+    def _deviation(self, cell: Cell) -> float:
         if self._hallucination.picked == 0:
-            return math.sqrt(float(self._var[row]))
-        return math.sqrt(self._hallucination.variance(row))
+            return cell.deviation
+        if cell.row not in self._deviations:
+            self._deviations[cell.row] = math.sqrt(self._hallucination.variance(cell.row))
+        return self._deviations[cell.row]
 
-    def _refresh(self, cell: int) -> None:
-        parent, bound = int(self.cells.parent[cell]), self._upper(cell)
-        if parent != cell:
-            bound = min(bound, self._upper(parent) + float(self._varies[parent]))
-        self.index[cell] = bound + self._varies[cell]
-        self._seen[cell] = self._hallucination.picked
+    def _examine(self, number: int) -> float:
+        r"""Compute the index of a cell after all picks."""
+        cell = self._cell(number)
+        bound = cell.mean + self.width * self._deviation(cell)
+        if cell.parent != number:
+            parent = self._cell(cell.parent)
+            upper = parent.mean + self.width * self._deviation(parent)
+            bound = min(bound, upper + parent.varies)
+        self._seen[number] = self._hallucination.picked
+        self._examined[number] = bound + cell.varies
+        return self._examined[number]
+
+    def _examine_all(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Compute the indices of many cells after all picks, and the deviations of their centres.
+
+        They depend on how many cells there are, by rounding, and are a little too large.
+        """
+        rows = self.rows[torch.cat([ids, self.cells.parent[ids]])]
+        rows, group = rows.unique(return_inverse=True)
+        var = self._hallucination.variances(rows) + SLACK * self.table.kernel_bound
+        deviation = var.sqrt()
+        own, above = (self._mean[rows] + self.width * deviation)[group].chunk(2)
+        return self._index(ids, own, above), deviation[group[: len(ids)]]
 
     # ------------------------------------------------------------------ picks
 
     def _choose(self) -> int:
-        splits = self._wanted = 0
+        self._forget_children()
+        ranking, splits, examined = Ranking(self.index), 0, 0
         while True:
-            cell = int(self.index.argmax())
-            if int(self._seen[cell]) < self._hallucination.picked:
-                self._refresh(cell)
+            _, number = ranking.pop()
+            if not self._is_examined(number):
+                ranking.push(self._examine(number), number)
+                examined += 1
+                if examined % EXAMINED_SINGLY == 0:
+                    self._lower(ranking, 8 * examined)
                 continue
-            row = int(self.rows[cell])
-            too_small = self.width * self._deviation(row) <= float(self._varies[cell])
-            at_limit = int(self.cells.depth[cell]) >= self.domain.depth_limit
-            if not too_small or at_limit or splits >= MOST_SPLITS:
-                return row
-            if cell not in self._ahead:
-                self._look_ahead(cell)
-            self._split(cell)
+            if splits >= MOST_SPLITS or not self._is_to_be_split(self._cell(number)):
+                self._write()
+                return self._cell(number).row
+            if number not in self._ahead:
+                self._write()
+                self._look_ahead(number)
+            for child in self._split(number):
+                ranking.push(self._examine(child), child)
             splits += 1
 
-    def _split(self, cell: int) -> None:
-        children, n = self._ahead.pop(cell), len(self.cells)
-        self._wanted += 1
-        parent = torch.tensor([cell], device=self.rows.device)
-        corners = children.lower.unsqueeze(0), children.upper.unsqueeze(0)
-        self.cells = self.cells.with_children(parent, *corners, self._growing)
-        zeros = torch.zeros_like(children.rows)
-        for name, more in (
-            ("rows", children.rows), ("_varies", children.varies), ("index", zeros),
-            ("_seen", zeros),
-        ):  # fmt: skip
-            setattr(self, name, self._growing.append(name, getattr(self, name), more))
-        self.index[cell] = -torch.inf
-        for child in range(n, len(self.cells)):
-            self._refresh(child)
+    def _is_examined(self, number: int) -> bool:
+        return self._seen.get(number, 0) == self._hallucination.picked
 
-    def _look_ahead(self, cell: int) -> None:
+    def _lower(self, ranking: Ranking, most: int) -> None:
+        r"""Lower the bounds of many leaves at once, from the top: fewer are examined singly then.
+
+        A leaf that comes to the top is examined all the same.
+        """
+        old: dict[int, float] = {}
+        while ranking and len(old) < most:
+            value, number = ranking.pop()
+            if self._is_examined(number):  # none below it needs to be looked at
+                ranking.push(value, number)
+                break
+            old[number] = value
+        if not old:
+            return
+        index, _ = self._examine_all(torch.tensor(list(old), device=self.rows.device))
+        for (number, value), lower in zip(old.items(), index.tolist(), strict=True):
+            ranking.push(min(value, lower), number)
+
+    def _is_to_be_split(self, cell: Cell) -> bool:
+        is_small = self.width * self._deviation(cell) <= cell.varies
+        return is_small and cell.depth < self.domain.depth_limit
+
+    def _split(self, number: int) -> range:
+        r"""Split a cell, and return the numbers of its children."""
+        children, depth = self._ahead.pop(number), self._cell(number).depth + 1
+        N = self.domain.num_children
+        first = len(self.cells) + N * len(self._splits)
+        for i, (row, mean, deviation, varies) in enumerate(children.numbers):
+            self._numbers[first + i] = Cell(row, number, depth, mean, deviation, varies)
+        self._splits.append((number, children))
+        self._examined[number] = -math.inf
+        self._wanted += 1
+        return range(first, first + N)
+
+    def _write(self) -> None:
+        r"""Write splits and indices into the tensors."""
+        if self._splits:
+            self._write_splits()
+        if self._examined:
+            ids = torch.tensor(list(self._examined), device=self.rows.device)
+            values = torch.tensor(
+                list(self._examined.values()), dtype=self.index.dtype, device=ids.device
+            )
+            self.index[ids] = values
+        self._splits, self._examined = [], {}
+
+    def _write_splits(self) -> None:
+        n, device = len(self.cells), self.rows.device
+        parents = torch.tensor([number for number, _ in self._splits], device=device)
+        lower = torch.stack([children.lower for _, children in self._splits])
+        upper = torch.stack([children.upper for _, children in self._splits])
+        self.cells = self.cells.with_children(parents, lower, upper, self._growing)
+        rows = torch.cat([children.rows for _, children in self._splits])
+        radii = torch.cat([children.radii for _, children in self._splits])
+        self.rows = self._growing.append("rows", self.rows, rows)
+        self._radii = self._growing.append("radii", self._radii, radii)
+        start = self._index_of(torch.arange(n, len(self.cells), device=device))
+        self.index = self._growing.append("index", self.index, start)
+        self._first = self._growing.append("start", self._first, start)
+        self._first[parents] = -torch.inf
+
+    # ------------------------------------------------------------------ children
+
+    def _forget_children(self) -> None:
+        r"""Forget the children that the last pick has computed and not needed."""
+        if self._ahead:
+            self._ahead = {}
+            self.__dict__.pop("_told", None)
+        self._wanted = 0
+
+    def _look_ahead(self, number: int) -> None:
         r"""Compute the children of a cell, and of those that are likely to be split next."""
-        ids = self._likely(cell, min(MOST_AHEAD, 2 * self._wanted))
-        n, N = len(self.cells), self.domain.num_children
-        lower, upper = self.cells.slices(ids, self.cells.longest_sides(ids, self._metric), N)
-        tree = self.cells.with_children(ids, lower, upper)
-        new = torch.arange(n, len(tree), device=ids.device)
-        varies = self._variation(tree, new).reshape(len(ids), N)
-        rows = self._rows_of(tree.centres(new).reshape(lower.shape), self.rows[ids])
+        ids = self._likely(number, min(MOST_AHEAD, max(LEAST_AHEAD, 4 * self._wanted)))
+        lower, upper, radii, new = self.variation.children(self.cells, ids)
+        rows = self._rows_of(new.centres().reshape(lower.shape), self.rows[ids])
         self._mean, self._var = self.table.moments()
-        found = map(Children, lower, upper, rows, varies)
+        columns = rows, self._mean[rows], self._var[rows].sqrt(), self._norm * radii
+        numbers = [
+            list(zip(*cell, strict=True)) for cell in zip(*map(Tensor.tolist, columns), strict=True)
+        ]
+        found = map(Children, lower, upper, rows, radii, numbers)
         self._ahead.update(zip(ids.tolist(), found, strict=True))
         self._wanted = 0
 
-    def _likely(self, cell: int, most: int) -> Tensor:
+    def _likely(self, number: int, most: int) -> Tensor:
         r"""Return a cell and others of high index that would be split if they came to the top.
 
-        Deviations are those at the start of the batch: they have only fallen since.
+        They are sought among leaves whose indices were high when the batch began. So the choice is
+        the same whichever leaves were examined since.
         """
-        ids = self.index.topk(min(most, len(self.index))).indices
-        is_leaf, depth = self.cells.is_leaf[ids], self.cells.depth[ids]
-        too_small = self.width * self._var[self.rows[ids]].sqrt() <= self._varies[ids]
-        ids = ids[is_leaf & too_small & (depth < self.domain.depth_limit)]
-        others = [i for i in ids.tolist() if i != cell and i not in self._ahead]
-        return torch.tensor([cell, *others], device=self.rows.device)
+        cell, n = torch.tensor([number], device=self.rows.device), len(self._first)
+        if self._hallucination.picked == 0:
+            index, ids = self._first.topk(min(most, n))
+            deviation = self._var[self.rows[ids]].sqrt()
+        else:
+            ids = self._first.topk(min(4 * most, n)).indices
+            index, deviation = self._examine_all(ids)
+        likely = self._first[ids] > -torch.inf
+        likely &= self.width * deviation <= self._norm * self._radii[ids]
+        likely &= self.cells.depth[ids] < self.domain.depth_limit
+        ids = ids[likely][index[likely].argsort(descending=True, stable=True)[:most]]
+        others = [i for i in ids.tolist() if i != number and i not in self._ahead]
+        return torch.cat([cell, cell.new_tensor(others)])
 
     @cached_property
     def _told(self) -> tuple[RowIndex, Tensor] | None:
         r"""Rows that are not centres, with an index to find them.
 
-        They are unsolicited points, and children that earlier batches computed and did not need.
+        They are unsolicited points, and children that earlier picks computed and did not need.
         """
         is_centre = torch.zeros(len(self.inputs), dtype=torch.bool, device=self.rows.device)
         is_centre[self.rows] = True
@@ -263,11 +377,16 @@ class TreeBatch(BatchOverBox):
             self.inputs = self._growing.append("inputs", self.inputs, X)
         return rows
 
+    # ------------------------------------------------------------------ scores
+
     def _score_at_start(self, row: int) -> float:
         return float(self._var[row]) / self.table.noise_var
 
     def _score_now(self, row: int) -> float:
-        return self._deviation(row) ** 2 / self.table.noise_var
+        if self._hallucination.picked == 0:
+            return self._score_at_start(row)
+        return self._hallucination.variance(row) / self.table.noise_var
 
     def _hallucinate(self, row: int) -> None:
         self._hallucination.pick(row)
+        self._deviations = {}

@@ -8,7 +8,7 @@ Reference:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -50,7 +50,7 @@ def kernel_metric(kernel: Kernel) -> Metric:
     @torch.no_grad()
     def distance(a: Tensor, b: Tensor) -> Tensor:
         cross = kernel(a, b, diag=True).double()
-        square = kernel_diagonal(kernel, a) + kernel_diagonal(kernel, b) - 2 * cross
+        square = kernel_diagonal(kernel, torch.cat([a, b])).reshape(2, -1).sum(0) - 2 * cross
         return square.clamp_min(0).sqrt()
 
     return distance
@@ -58,16 +58,17 @@ def kernel_metric(kernel: Kernel) -> Metric:
 
 @dataclass(frozen=True)
 class PartitionTree:
-    r"""A tree of cells, whose leaves tile a box.
+    r"""A tree of cells. Its leaves, those that were pruned included, tile a box.
 
-    A tree is an immutable value. Splitting a cell returns a new tree.
+    A tree is an immutable value. Splitting or pruning a cell returns a new tree.
 
     Attributes:
         lower: ``n x d`` lower corners, one row per cell. The first cell is the whole box.
         upper: ``n x d`` upper corners.
         parent: ``n`` ids of the parents. The root is its own parent.
         depth: ``n`` depths of the cells.
-        is_leaf: ``n`` booleans that say whether a cell is a leaf.
+        is_leaf: ``n`` booleans that say whether a cell is a leaf, pruned or not.
+        is_pruned: ``n`` booleans that say whether a cell is a leaf that was pruned.
 
     Example:
         >>> import torch
@@ -86,20 +87,46 @@ class PartitionTree:
     parent: Tensor
     depth: Tensor
     is_leaf: Tensor
+    is_pruned: Tensor
 
     @classmethod
     def over(cls, bounds: Tensor) -> PartitionTree:
         r"""Return a tree with a single cell, the box with ``2 x d`` bounds."""
         zero = torch.zeros(1, dtype=torch.long, device=bounds.device)
-        return cls(bounds[:1], bounds[1:], zero, zero, zero == 0)
+        return cls.of_leaves(bounds[:1], bounds[1:], zero, zero)
+
+    @classmethod
+    def of_leaves(
+        cls, lower: Tensor, upper: Tensor, parent: Tensor, depth: Tensor
+    ) -> PartitionTree:
+        r"""Return a tree in which all cells are leaves, none of them pruned."""
+        every = torch.ones_like(parent, dtype=torch.bool)
+        return cls(lower, upper, parent, depth, every, ~every)
 
     def __len__(self) -> int:
         return len(self.parent)
 
     @property
     def leaves(self) -> Tensor:
-        r"""The ids of the cells that are not split."""
-        return torch.nonzero(self.is_leaf).squeeze(-1)
+        r"""The ids of the leaves that were not pruned."""
+        return torch.nonzero(self.is_leaf & ~self.is_pruned).squeeze(-1)
+
+    @property
+    def pruned(self) -> Tensor:
+        r"""The ids of the leaves that were pruned."""
+        return torch.nonzero(self.is_pruned).squeeze(-1)
+
+    def pruned_to(self, ids: Tensor) -> PartitionTree:
+        r"""Return the tree in which some leaves are kept, and all others pruned.
+
+        Args:
+            ids: Ids of the leaves that are kept, whether they were pruned before or not.
+        """
+        return replace(self, is_pruned=self.is_leaf.index_fill(0, ids, False))
+
+    def restored(self) -> PartitionTree:
+        r"""Return the tree in which no leaf is pruned."""
+        return replace(self, is_pruned=torch.zeros_like(self.is_pruned))
 
     def centres(self, ids: Tensor | slice = slice(None)) -> Tensor:
         r"""Return the ``q x d`` centres of some cells."""
@@ -164,22 +191,32 @@ class PartitionTree:
         r"""Return the tree in which ``q`` leaves have children, with the next free ids.
 
         Args:
-            ids: Ids of the leaves, without repetition.
+            ids: Ids of the leaves, without repetition. A leaf may be a child of one before it.
             lower: ``q x num_children x d`` lower corners of the children.
             upper: ``q x num_children x d`` upper corners of the children.
             growing: Memory with spare rows, so that a tree that grows step by step is rarely
                 copied.
         """
-        if not self.is_leaf[ids].all():
+        n, N = len(self), lower.shape[-2]
+        parent = ids.repeat_interleave(N)
+        every = torch.ones_like(parent, dtype=torch.bool)
+        is_leaf = torch.cat([self.is_leaf & ~self.is_pruned, every])
+        first = n + N * torch.arange(len(ids), device=ids.device)  # the first child of each
+        if (ids >= first).any() or not is_leaf[ids].all():
             raise InputDataError(
                 f"Only leaves can be split, got cells {ids.tolist()}, not all of which are leaves: "
                 "choose ids from `leaves`."
             )
-        parent = ids.repeat_interleave(lower.shape[-2])
-        is_leaf = torch.cat([self.is_leaf, torch.ones_like(parent, dtype=torch.bool)])
+        is_leaf[:n] = self.is_leaf
         is_leaf[ids] = False
+        depths: list[int] = []
+        for cell, depth in zip(
+            ids.tolist(), self.depth[ids.clamp_max(n - 1)].tolist(), strict=True
+        ):
+            depths.append(1 + (depth if cell < n else depths[(cell - n) // N]))
         more = {"lower": lower.flatten(0, 1), "upper": upper.flatten(0, 1), "parent": parent}
-        more["depth"] = self.depth[parent] + 1
+        more["depth"] = ids.new_tensor(depths).repeat_interleave(N)
+        more["is_pruned"] = ~every
         growing = GrowingRows() if growing is None else growing
         longer = {
             name: growing.append(name, getattr(self, name), rows) for name, rows in more.items()

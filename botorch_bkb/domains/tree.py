@@ -47,9 +47,9 @@ def geometric_radius(v1: float, rho: float) -> Radius:
         depths, group = tree.depth[ids].unique(return_inverse=True)
         d = tree.lower.shape[-1]
         steps = torch.eye(d, dtype=tree.lower.dtype, device=tree.lower.device)
-        origin = torch.zeros_like(steps)
-        far = [metric(origin, v1 * rho ** int(h) * steps).max() for h in depths]
-        return torch.stack(far)[group]
+        sides = v1 * rho ** depths.to(steps)
+        ends = (sides.reshape(-1, 1, 1) * steps).flatten(0, 1)
+        return metric(torch.zeros_like(ends), ends).reshape(-1, d).amax(-1)[group]
 
     return radius
 

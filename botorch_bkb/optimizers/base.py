@@ -98,7 +98,8 @@ class OptimizerBase:
         r"""The cells into which a box is cut so far, where it is searched through a tree."""
         if not isinstance(self.domain, Tree):
             raise UnsupportedError(
-                f"{type(self).__name__} has no tree: use AdaBKB or AdaBBKB, or the domain Tree."
+                f"{type(self).__name__} has no tree: use AdaBKB, AdaBBKB or AdaGPUCB, or the "
+                "domain Tree."
             )
         cells = self._state.tree or TreeState.over(self.domain.bounds)
         return cells.tree

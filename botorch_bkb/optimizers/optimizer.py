@@ -63,6 +63,7 @@ class Optimizer(OptimizerBase):
     :class:`CompressedMPI`    threshold   one          (picks use no width)
     :class:`AdaBKB`           sampled     one          as BKB, over the cells of a tree
     :class:`AdaBBKB`          sampled     sum          as BBKB, likewise
+    :class:`AdaGPUCB`         everything  one          as GP-UCB, likewise
     ========================  ==========  ===========  =========================================
 
     Units: rewards, ``noise_var``, ``Yvar`` and :meth:`best` are in units of the rewards. If kernel

@@ -118,7 +118,8 @@ def with_scores(parts: Parts, state: State, table: ArmTable, results: Results) -
     )
     chosen = [pending[id_].score for id_ in results.ids if id_ is not None]
     scores[asked] = scores.new_tensor(chosen) * results.weights[asked]
-    scores[~asked] = scores_in_order(table, results.rows[~asked], results.weights[~asked])
+    if not asked.all():
+        scores[~asked] = scores_in_order(table, results.rows[~asked], results.weights[~asked])
     return replace(state, confidence=state.confidence.with_scores(scores, parts.alpha))
 
 
@@ -166,5 +167,6 @@ def with_norm_doubled(parts: Parts, state: State, table: ArmTable, results: Resu
         wider = parts.width_now(doubled, table)
         if not width < wider:  # a width of the user's own that does not depend on the norm
             break
-        state, width = doubled, wider
+        # The bounds did not hold, so nothing that was concluded from them does.
+        state, width = doubled.with_bounds_from_scratch(), wider
     return state

@@ -48,7 +48,7 @@ class Updater:
             table = new_table(self.parts.domain, state, dictionary)
             # The models that chose earlier points are gone; this one scores them all at once.
             confidence = state.confidence.rescored(table.log_determinant, self.parts.alpha)
-            state = replace(state, confidence=confidence)
+            state = replace(state, confidence=confidence).with_bounds_from_scratch()
         if is_due or state.hyper != before:
             dictionary = self._draw(state, table)
         table = exchange_dictionary(self.parts.domain, state, table, dictionary)

@@ -133,8 +133,10 @@ def plot_belief(
 def plot_tree(optimizer: Optimizer, ax: Axes | None = None, *, depth: bool = True) -> Axes:
     r"""Plot the cells of a tree over two inputs, and the evaluated centres.
 
+    Cells that were pruned are grey.
+
     Args:
-        optimizer: An :class:`~botorch_bkb.AdaBKB` or :class:`~botorch_bkb.AdaBBKB`.
+        optimizer: An :class:`~botorch_bkb.AdaBKB`, or another optimizer over a tree.
         ax: The axes to draw on; by default new ones.
         depth: Whether to colour the cells by their depth.
 
@@ -166,15 +168,14 @@ def plot_tree(optimizer: Optimizer, ax: Axes | None = None, *, depth: bool = Tru
             f"Trees over 2 inputs can be drawn, got {tree.lower.shape[-1]}: use plot_regret or "
             "plot_dictionary, which work in any dimension."
         )
-    leaves = tree.leaves
-    lower, upper = tree.lower[leaves].cpu(), tree.upper[leaves].cpu()
-    cells = [
-        Rectangle(corner, *size)
-        for corner, size in zip(lower.tolist(), (upper - lower).tolist(), strict=True)
-    ]
-    patches = PatchCollection(
-        cells, edgecolor="0.3", linewidth=min(0.4, 200 / len(cells)), cmap="Blues"
-    )
+
+    def cells(ids: Tensor) -> list[Rectangle]:
+        corners, sizes = tree.lower[ids].tolist(), (tree.upper - tree.lower)[ids].tolist()
+        return [Rectangle(corner, *size) for corner, size in zip(corners, sizes, strict=True)]
+
+    leaves, thin = tree.leaves, min(0.4, 200 / int(tree.is_leaf.sum()))
+    edges: dict[str, Any] = {"edgecolor": "0.3", "linewidth": thin}
+    patches = PatchCollection(cells(leaves), cmap="Blues", **edges)
     if depth:
         patches.set_array(tree.depth[leaves].cpu().numpy())
         patches.set_clim(0, max(1, int(tree.depth.max())))
@@ -183,6 +184,7 @@ def plot_tree(optimizer: Optimizer, ax: Axes | None = None, *, depth: bool = Tru
     else:
         patches.set_facecolor("none")
     ax.add_collection(patches)
+    ax.add_collection(PatchCollection(cells(tree.pruned), facecolor="0.9", **edges))
     if optimizer.num_observations:
         (X,) = get_train_inputs(optimizer.model)
         ax.plot(*X.cpu().mT, ".", color="C3", ms=4, label="evaluated")

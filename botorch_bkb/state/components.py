@@ -109,13 +109,20 @@ class TreeState:
     Attributes:
         tree: The cells.
         rows: The row of each cell's centre in the table.
+        radii: How far a function of norm one varies within each cell; None where the present
+            hyperparameters have not been asked.
     """
 
     tree: PartitionTree
     rows: Tensor
+    radii: Tensor | None = None
 
     @classmethod
     def over(cls, bounds: Tensor) -> TreeState:
         r"""Return the tree of one cell: the box with ``2 x d`` bounds."""
         root = PartitionTree.over(bounds)
         return cls(root, torch.zeros_like(root.parent))
+
+    def restored(self) -> TreeState:
+        r"""Return the same cells for other bounds: none is pruned, and their radii are unknown."""
+        return TreeState(self.tree.restored(), self.rows)

@@ -7,7 +7,7 @@ can be rebuilt to the last bit.
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -70,6 +70,10 @@ class State:
         r"""The number of cells of the tree; 0 where there is none."""
         return 0 if self.tree is None else len(self.tree.tree)
 
+    def with_bounds_from_scratch(self) -> State:
+        r"""Return the state after a change that bounds of earlier beliefs do not survive."""
+        return self if self.tree is None else replace(self, tree=self.tree.restored())
+
     def to_dict(self) -> dict[str, Any]:
         r"""Return numbers, strings, lists and tensors: safe to load with ``weights_only=True``."""
         in_flight, model, batch = self.in_flight, self.model, self.in_flight.batch
@@ -94,7 +98,7 @@ class State:
             "confidence": by_name(self.confidence),
             "table": self.table.to_dict(),
             "random": self.random,
-            "tree": None if tree is None else {"tree": by_name(tree.tree), "rows": tree.rows},
+            "tree": None if tree is None else {**by_name(tree), "tree": by_name(tree.tree)},
         }
 
     @classmethod
@@ -130,7 +134,7 @@ class State:
             confidence=restored(ConfidenceState, saved["confidence"]),
             table=TableLog.from_dict(saved["table"]),
             random=random,
-            tree=None if tree is None else TreeState(PartitionTree(**tree["tree"]), tree["rows"]),
+            tree=None if tree is None else restored_tree(tree),
         )
 
 
@@ -140,6 +144,11 @@ def restored(kind: type[Part], saved: dict[str, Any]) -> Part:
     if missing:
         raise KeyError(", ".join(sorted(missing)))
     return kind(**saved)
+
+
+def restored_tree(saved: dict[str, Any]) -> TreeState:
+    r"""Restore the cells of a tree."""
+    return restored(TreeState, {**saved, "tree": restored(PartitionTree, saved["tree"])})
 
 
 def restored_model(saved: dict[str, Any], kernel: Kernel) -> ModelState:

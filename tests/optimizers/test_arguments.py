@@ -64,6 +64,8 @@ TRIED = {
 EXCEPTIONS = {
     ("AdaBKB", "bounds"): (GIVEN, 2 * BOUNDS),
     ("AdaBBKB", "bounds"): (GIVEN, 2 * BOUNDS),
+    ("AdaGPUCB", "bounds"): (GIVEN, 2 * BOUNDS),
+    ("AdaGPUCB", "seed"): ({}, 1),  # which only fits to a random part of the results depend on
 }
 CASES = [
     (name, argument)
@@ -102,10 +104,13 @@ def observed(optimizer, steps=5):
 
 
 @pytest.mark.parametrize(("name", "argument"), CASES, ids=str)
-def test_every_argument_has_an_effect(name, argument):
+def test_every_argument_has_an_effect(name, argument, monkeypatch):
     without, given = tried(name, argument)
-    kind = ALGORITHMS[name]
-    assert observed(kind(**given)) != observed(kind(**without))
+    kind, steps = ALGORITHMS[name], 5
+    if (name, argument) == ("AdaGPUCB", "seed"):
+        monkeypatch.setattr("botorch_bkb.optimizers.updating.MOST_FITTED", 4)
+        steps = 8
+    assert observed(kind(**given), steps) != observed(kind(**without), steps)
 
 
 def test_every_argument_is_tried():
@@ -143,6 +148,10 @@ def test_the_general_optimizer_takes_seven_arguments():
         ("CompressedUCB", {"oversampling": 2.0}, TypeError, "BKB and BBKB"),
         ("AdaBKB", {"num_initial": 3}, TypeError, "BKB\\(bounds"),
         ("AdaBKB", {"arms": ARMS}, TypeError, "cuts a box"),
+        ("AdaGPUCB", {"arms": ARMS}, TypeError, "cuts a box"),
+        ("AdaGPUCB", {"oversampling": 2.0}, TypeError, "every point observed"),
+        ("AdaGPUCB", {"dictionary": AllPoints()}, TypeError, "every point observed"),
+        ("AdaGPUCB", {"batch_threshold": 2.0}, TypeError, "pass batch_rule"),
         ("BBKB", {"kernel": RBFKernel()}, TypeError, "covar_module"),
         ("BBKB", {"oversamplng": 2.0}, TypeError, "did you mean 'oversampling'"),
         # Arguments without effect beside others are refused.

@@ -54,8 +54,8 @@ class BKBNode(ExternalGenerationNode):
 
     Args:
         algorithm: Name of an optimizer class: ``"BBKB"``, ``"BKB"``, ``"GPUCB"``, ``"GPBUCB"``,
-            ``"AdaBKB"``, ``"AdaBBKB"`` (both without integers, choices and constraints),
-            ``"CompressedUCB"``, ``...``
+            ``"AdaBKB"``, ``"AdaBBKB"``, ``"AdaGPUCB"`` (these three without integers, choices and
+            constraints), ``"CompressedUCB"``, ``...``
         name: Name of the node; by default the algorithm.
         seed: Seed of all randomness.
         lookahead: Largest number of trials per call, ideally your ``max_trials``. Ax does not say
