@@ -37,11 +37,13 @@ if TYPE_CHECKING:
         AdaBBKB,
         AdaBKB,
         BatchCompleteError,
+        BatchedElimination,
         CompressedEI,
         CompressedMPI,
         CompressedUCB,
         ConvergedError,
         EpsilonGreedy,
+        FinishedError,
         MiniGPUCB,
         Optimizer,
     )
@@ -66,7 +68,7 @@ LAZY: dict[str, tuple[str, ...]] = {
     "optimizers": (
         "BBKB", "BKB", "GPBUCB", "GPUCB", "AdaBBKB", "AdaBKB", "BatchCompleteError",
         "CompressedEI", "CompressedMPI", "CompressedUCB", "ConvergedError", "EpsilonGreedy",
-        "MiniGPUCB", "Optimizer",
+        "MiniGPUCB", "Optimizer", "BatchedElimination", "FinishedError",
     ),
     "runs": (
         "Callback", "Result", "StopAfter", "StopAtGap", "StopAtTarget", "read_journal", "resume",
@@ -85,6 +87,7 @@ __all__ = [
     "AllPoints",
     "Automatic",
     "BatchCompleteError",
+    "BatchedElimination",
     "BudgetedUCB",
     "Callback",
     "CompressedEI",
@@ -93,6 +96,7 @@ __all__ = [
     "CompressedUCB",
     "ConvergedError",
     "EpsilonGreedy",
+    "FinishedError",
     "FromAllocator",
     "InformationThreshold",
     "JournalError",

@@ -20,8 +20,17 @@ from botorch.exceptions.errors import BotorchError
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bkb.acquisition import EI, MPI, PI, UCB, FromBoTorch, Greedy, Thompson
-from botorch_bkb.batches import HoldingRule, OneAtATime, ProductRule, SumRule
+from botorch_bkb.acquisition import (
+    EI,
+    MPI,
+    PI,
+    UCB,
+    FromBoTorch,
+    Greedy,
+    PureExploration,
+    Thompson,
+)
+from botorch_bkb.batches import Elimination, HoldingRule, OneAtATime, ProductRule, SumRule
 from botorch_bkb.confidence import Confidence
 from botorch_bkb.dictionaries import (
     AllPoints,
@@ -59,7 +68,7 @@ VALUES = {
     for kind in (
         Arms, Box, Tree, Surrogate, AllPoints, Automatic, InformationThreshold,
         RidgeLeverageSampling, Confidence, OneAtATime, SumRule, ProductRule, HoldingRule,
-        UCB, EI, MPI, PI, Thompson, Greedy, FromBoTorch,
+        UCB, EI, MPI, PI, Thompson, Greedy, FromBoTorch, Elimination, PureExploration,
     )
 }  # fmt: skip
 LENGTH = struct.Struct("<Q")

@@ -20,8 +20,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from botorch_bkb import AllPoints, Automatic, InformationThreshold, RidgeLeverageSampling
-from botorch_bkb.acquisition import EI, MPI, PI, UCB, BudgetedUCB, FromBoTorch, Greedy, Thompson
-from botorch_bkb.batches import BatchRule, HoldingRule, OneAtATime, ProductRule, SumRule
+from botorch_bkb.acquisition import (
+    EI,
+    MPI,
+    PI,
+    UCB,
+    BudgetedUCB,
+    FromBoTorch,
+    Greedy,
+    PureExploration,
+    Thompson,
+)
+from botorch_bkb.batches import (
+    BatchRule,
+    Elimination,
+    HoldingRule,
+    OneAtATime,
+    ProductRule,
+    SumRule,
+)
 from botorch_bkb.confidence import Confidence
 from botorch_bkb.domains import Arms, Box, Tree
 from botorch_bkb.encoding import (
@@ -127,6 +144,8 @@ PARTS = [
     PI(),
     Thompson(),
     Greedy(0.3),
+    Elimination((9, 5), distinct=False),
+    PureExploration(),
 ]
 #: Parts that hold tensors.
 WITH_TENSORS = [

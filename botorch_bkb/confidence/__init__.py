@@ -16,12 +16,14 @@ from botorch_bkb.confidence.theorems import (
     in_standard_deviations,
     information,
     noise_over_time,
+    non_adaptive,
 )
-from botorch_bkb.confidence.widths import Fixed, Progress, Width
+from botorch_bkb.confidence.widths import Fixed, NonAdaptive, Progress, Width
 
 __all__ = [
     "Confidence",
     "Fixed",
+    "NonAdaptive",
     "Progress",
     "Width",
     "bbkb",
@@ -36,4 +38,5 @@ __all__ = [
     "in_standard_deviations",
     "information",
     "noise_over_time",
+    "non_adaptive",
 ]

@@ -9,6 +9,7 @@ from botorch_bkb.optimizers.algorithms import (
     GPUCB,
     AdaBBKB,
     AdaBKB,
+    BatchedElimination,
     CompressedEI,
     CompressedMPI,
     CompressedUCB,
@@ -22,6 +23,7 @@ from botorch_bkb.optimizers.results import (
     Best,
     ConvergedError,
     Convergence,
+    FinishedError,
 )
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "AdaBBKB",
     "AdaBKB",
     "BatchCompleteError",
+    "BatchedElimination",
     "Best",
     "CompressedEI",
     "CompressedMPI",
@@ -40,6 +43,7 @@ __all__ = [
     "ConvergedError",
     "Convergence",
     "EpsilonGreedy",
+    "FinishedError",
     "MiniGPUCB",
     "Optimizer",
     "Parts",

@@ -7,9 +7,9 @@ from functools import cached_property
 
 from botorch.exceptions.errors import InputDataError
 
-from botorch_bkb.acquisition import UCB, Acquisition
+from botorch_bkb.acquisition import UCB, Acquisition, PureExploration
 from botorch_bkb.arms import ArmTable
-from botorch_bkb.batches import BatchRule, HoldingRule, OneAtATime
+from botorch_bkb.batches import BatchRule, Elimination, HoldingRule, OneAtATime
 from botorch_bkb.confidence import Confidence, Progress, Width, widths
 from botorch_bkb.confidence.confidence import checked_width
 from botorch_bkb.dictionaries import (
@@ -54,6 +54,8 @@ class Parts:
                 f"A tree is searched by upper bounds, got acquisition {self.acquisition!r}: use a "
                 "Box for others, as in BKB(bounds=...)."
             )
+        if isinstance(self.batch, Elimination):
+            self._check_elimination()
         rule = self.dictionary
         self.confidence.check_effects(
             self.width,
@@ -77,6 +79,18 @@ class Parts:
                     f"{name} must be a {kind.__name__}, such as {example}, got "
                     f"{type(value).__name__}."
                 )
+
+    def _check_elimination(self) -> None:
+        if not isinstance(self.domain, Arms):
+            raise InputDataError(
+                f"Only arms can be eliminated, got a {type(self.domain).__name__}: pass candidates "
+                "as Arms(X), or another batch rule."
+            )
+        if not isinstance(self.acquisition, PureExploration):
+            raise InputDataError(
+                "Elimination needs batches that do not depend on results, got acquisition "
+                f"{self.acquisition!r}: pass PureExploration()."
+            )
 
     # ------------------------------------------------------------------ what follows
 
@@ -122,11 +136,12 @@ class Parts:
 
     def progress(self, state: State, table: ArmTable) -> Progress:
         r"""Return what the width may depend on."""
-        hyper, domain = state.hyper, self.domain
+        hyper, domain, stage = state.hyper, self.domain, state.in_flight.stage
+        num_arms = len(domain.arms) if isinstance(domain, Arms) else None
         return Progress(
             num_observations=state.history.num_observations,
             num_steps=state.observations.num_steps,
-            num_arms=len(domain.arms) if isinstance(domain, Arms) else None,
+            num_arms=num_arms if stage is None else int(stage.alive.sum()),
             dim=domain.dim,
             side=self.side,
             effective_dimension=table.effective_dimension,
@@ -144,6 +159,8 @@ class Parts:
 
 def theorem_for(dictionary: DictionaryRule, batch: BatchRule) -> Width | None:
     r"""Return the theorem's width for a dictionary and a batch rule; None where there is none."""
+    if isinstance(batch, Elimination):
+        return widths.NonAdaptive(len(batch.sizes))
     if isinstance(dictionary, InformationThreshold):
         return widths.compressed
     if isinstance(dictionary, AllPoints):

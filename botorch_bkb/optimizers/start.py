@@ -6,6 +6,7 @@ import torch
 from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.arms import TableLog
+from botorch_bkb.optimizers.elimination import first_stage
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.state.components import ConfidenceState, DictionaryState, ModelState
 from botorch_bkb.state.in_flight import InFlight
@@ -40,7 +41,7 @@ def initial_state(parts: Parts, generator: torch.Generator) -> State:
     design_seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
     return State(
         observations=observations,
-        in_flight=InFlight(design_seed),
+        in_flight=InFlight(design_seed, stage=first_stage(parts)),
         model=ModelState(
             surrogate.initial(rows),
             surrogate.input_scale(parts.domain.extent),

@@ -190,6 +190,7 @@ def test_a_tree_is_searched_by_upper_bounds():
 def test_an_optimizer_can_be_made_again_from_its_parts(name):
     kind = ALGORITHMS[name]
     start = {"bounds": BOUNDS} if name.startswith("Ada") else {"arms": ARMS}
+    start |= {"batch_sizes": [5] * 9} if name == "BatchedElimination" else {}
     one = kind(**start, covar_module=RBFKernel(), noise_var=0.1, seed=3)
     other = kind.from_parts(one.parts, one.seed)
     assert type(other) is kind

@@ -2,6 +2,7 @@ r"""The algorithms of the papers: each names its parts."""
 
 from botorch_bkb.optimizers.algorithms.ada_bbkb import AdaBBKB
 from botorch_bkb.optimizers.algorithms.ada_bkb import AdaBKB
+from botorch_bkb.optimizers.algorithms.batched_elimination import BatchedElimination
 from botorch_bkb.optimizers.algorithms.bbkb import BBKB
 from botorch_bkb.optimizers.algorithms.bkb import BKB
 from botorch_bkb.optimizers.algorithms.compressed_ei import CompressedEI
@@ -18,7 +19,7 @@ ALGORITHMS: dict[str, type[Optimizer]] = {
     kind.__name__: kind
     for kind in (
         BBKB, BKB, GPBUCB, GPUCB, AdaBBKB, AdaBKB, CompressedEI, CompressedMPI, CompressedUCB,
-        EpsilonGreedy, MiniGPUCB,
+        EpsilonGreedy, MiniGPUCB, BatchedElimination,
     )
 }  # fmt: skip
 
@@ -30,6 +31,7 @@ __all__ = [
     "GPUCB",
     "AdaBBKB",
     "AdaBKB",
+    "BatchedElimination",
     "CompressedEI",
     "CompressedMPI",
     "CompressedUCB",
