@@ -32,7 +32,8 @@ class FinishedError(BotorchError):
         >>> import torch
         >>> from botorch_bkb import BatchedElimination, FinishedError
         >>> optimizer = BatchedElimination(torch.eye(5, dtype=torch.float64), batch_sizes=[5])
-        >>> optimizer.tell(optimizer.ask(), [0.0, 0.0, 1.0, 0.0, 0.0])
+        >>> suggestion = optimizer.ask()
+        >>> optimizer.tell(suggestion, suggestion.X[:, 2])
         >>> try:
         ...     optimizer.ask()
         ... except FinishedError:
