@@ -152,7 +152,7 @@ WITH_TENSORS = [
     Arms(BOUNDS, keep_coordinates=False),
     Box(BOUNDS, num_initial=3, discrete_dims={0: [0.0, 1.0]}),
     Tree(BOUNDS, num_children=2, max_depth=5, radius=(1.0, 0.5)),
-    Surrogate(RBFKernel(), 0.1, refit=True),
+    Surrogate(RBFKernel(), 0.1, refit=True, half_life=30.0),
 ]
 
 

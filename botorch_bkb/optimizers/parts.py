@@ -7,7 +7,7 @@ from functools import cached_property
 
 from botorch.exceptions.errors import InputDataError
 
-from botorch_bkb.acquisition import UCB, Acquisition, PureExploration
+from botorch_bkb.acquisition import EI, PI, UCB, Acquisition, PureExploration
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches import BatchRule, Elimination, HoldingRule, OneAtATime
 from botorch_bkb.confidence import Confidence, Progress, Width, widths
@@ -56,6 +56,8 @@ class Parts:
             )
         if isinstance(self.batch, Elimination):
             self._check_elimination()
+        if self.model.forgets:
+            self._check_forgetting()
         rule = self.dictionary
         self.confidence.check_effects(
             self.width,
@@ -91,6 +93,36 @@ class Parts:
                 "Elimination needs batches that do not depend on results, got acquisition "
                 f"{self.acquisition!r}: pass PureExploration()."
             )
+
+    def _check_forgetting(self) -> None:
+        refused = {
+            'width="theory"': (
+                self.confidence.width == "theory",
+                'its theorem is about a function that does not change. Use "heuristic" or '
+                '"information"',
+            ),
+            'norm_bound="double"': (
+                self.confidence.doubles_norm,
+                "a drift looks like a function of larger norm. Give a number",
+            ),
+            "an information threshold": (
+                self.threshold.least_score is not None,
+                "results without information would not count as time. Use RidgeLeverageSampling",
+            ),
+            "elimination": (
+                isinstance(self.batch, Elimination),
+                "an arm that is eliminated may become the best. Use BBKB",
+            ),
+            f"acquisition {self.acquisition!r}": (
+                isinstance(self.acquisition, (EI, PI)),
+                'the best reward may be an old one. Use "mpi", which compares with the belief',
+            ),
+        }
+        for name, (is_given, why) in refused.items():
+            if is_given:
+                raise InputDataError(
+                    f"half_life={self.model.half_life:g} cannot be combined with {name}: {why}."
+                )
 
     # ------------------------------------------------------------------ what follows
 

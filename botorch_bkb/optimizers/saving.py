@@ -26,6 +26,8 @@ def header(algorithm: str, parts: Parts) -> dict[str, Any]:
 
 def believes(parts: Parts) -> str:
     r"""Return in words which results the belief holds."""
+    if parts.model.forgets:
+        return f"everything, with a half-life of {parts.model.half_life:g}"
     if parts.threshold.least_score is None:
         return "everything"
     if parts.threshold.discard:

@@ -67,7 +67,7 @@ class DictionaryState:
         return DictionaryState(self.coins)
 
     def reordered(self, order: Tensor) -> DictionaryState:
-        r"""Return the state for a history whose rows have another order."""
+        r"""Return the state for a history whose rows have another order, or for some of them."""
         return replace(self, coins=self.coins[order] if len(self.coins) else self.coins)
 
 

@@ -33,6 +33,7 @@ TRIED = {
     "covar_module": ({"noise_var": 0.1, "refit": False}, RBFKernel()),
     "noise_var": ({"covar_module": RBFKernel(), "refit": False}, 0.5),
     "refit": (GIVEN, True),
+    "half_life": (GIVEN, 3.0),
     "dictionary": (GIVEN, AllPoints()),
     "oversampling": (GIVEN, 0.01),
     "coupled": ({**GIVEN, "oversampling": 0.5}, False),
