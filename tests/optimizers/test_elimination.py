@@ -7,8 +7,8 @@ import warnings
 
 import pytest
 import torch
-from botorch.exceptions.errors import InputDataError, UnsupportedError
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from botorch.exceptions.errors import BotorchError, InputDataError, UnsupportedError
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 
 from botorch_bkb import (
     BBKB,
@@ -79,20 +79,16 @@ def test_every_pick_and_every_elimination_equal_the_plain_transcription(sizes, d
 def test_something_is_eliminated_and_the_recommendation_is_good():
     problem = Problem(num_arms=200, norm=6.0, noise=0.01, seed=1)
     optimizer = make(problem, (50, 50, 50))
-    left = []
-    for suggestion in play(optimizer, problem):
-        left.append(len(set(suggestion.indices.tolist())))
-    assert len(optimizer.survivors) < 40
+    play(optimizer, problem)
+    assert len(optimizer.survivors) < 40 and int(problem.f.argmax()) in optimizer.survivors
     best = optimizer.best()
     assert best.lower <= problem.f[best.index] <= best.upper
-    assert float(problem.f.max()) - best.lower <= optimizer.gap() + best.upper - best.lower
     assert problem.f.max() - problem.f[best.index] < 0.1 * (problem.f.max() - problem.f.mean())
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
 def test_bounds_hold_and_the_best_arm_survives(share):
-    # The noise has the full constant, and the function its full norm. With probability 0.2 a
-    # theorem of exactly this strength would fail; 200 runs with a share of 0.2 + 4 sd = 0.313.
+    # The noise has the full constant, and the function its full norm.
     runs, delta, lost, outside = 200, 0.2, 0, 0
     for seed in range(runs):
         problem = Problem(num_arms=30, norm=3.0, noise=0.5, seed=seed)
@@ -100,13 +96,16 @@ def test_bounds_hold_and_the_best_arm_survives(share):
         optimizer = make(
             problem, (10, 10, 10), delta=delta, noise_var=noise_var, noise_bound=0.5**0.5
         )
-        alive = torch.arange(30)
-        for suggestion in play(optimizer, problem):
-            del suggestion
+        failed = False
+        for _ in range(3):
+            suggestion = optimizer.ask()
+            optimizer.tell(suggestion, problem.rewards(suggestion.indices))
             best = optimizer.best()
-            outside += not best.lower <= float(problem.f[best.index]) <= best.upper
-            alive = optimizer.survivors
-        lost += int(problem.f.argmax()) not in alive.tolist()
+            failed |= not best.lower <= float(problem.f[best.index]) <= best.upper
+            if len(optimizer.survivors) == 1:
+                break
+        outside += failed
+        lost += int(problem.f.argmax()) not in optimizer.survivors.tolist()
     assert lost <= delta * runs and outside <= delta * runs
 
 
@@ -231,14 +230,14 @@ def test_one_arm():
 def test_duplicates_live_and_die_together():
     problem = Problem(norm=6.0, noise=0.01)
     arms = torch.cat([problem.arms, problem.arms])
-    single, double = make(problem, (30, 30)), None
-    double = BatchedElimination(arms, batch_sizes=(30, 30), **problem.options())
-    for optimizer in (single, double):
-        for _ in range(2):
-            suggestion = optimizer.ask()
-            assert int(suggestion.indices.max()) < 60
-            optimizer.tell(suggestion, problem.f[suggestion.indices])
-    assert 1 <= len(double.survivors) < 60 and int(double.survivors.max()) < 60
+    optimizer = BatchedElimination(arms, batch_sizes=(30, 30), **problem.options())
+    suggestion = optimizer.ask()
+    assert len(set(suggestion.indices.tolist())) == 30 and int(suggestion.indices.max()) < 60
+    optimizer.tell(suggestion, problem.f[suggestion.indices])
+    alive = optimizer.survivors.tolist()
+    assert 1 < len(alive) < 30 and max(alive) < 60
+    # Once all survivors were picked they are repeated, and never by their duplicates.
+    assert set(optimizer.ask().indices.tolist()) == set(alive)
 
 
 def test_an_arm_is_left_where_bounds_contradict_each_other():
@@ -295,7 +294,7 @@ def test_single_precision():
         for _ in range(2):
             suggestion = optimizer.ask()
             optimizer.tell(suggestion, problem.f[suggestion.indices])
-    assert narrow.ask is not None and narrow.best().X.dtype == torch.float32
+    assert narrow.best().X.dtype == torch.float32 and narrow.best().index == wide.best().index
     assert narrow.gap() == pytest.approx(wide.gap(), rel=0.05)
 
 
@@ -407,7 +406,7 @@ def test_bad_results_leave_everything_as_it_was():
     optimizer = make(problem)
     suggestion = optimizer.ask()
     for Y in ([math.nan] * 20, [1.0] * 3, "rewards"):
-        with pytest.raises((InputDataError, Exception)):
+        with pytest.raises(BotorchError, match="Y must"):
             optimizer.tell(suggestion, Y)
     assert len(optimizer.pending) == 20 and optimizer.num_observations == 0
     optimizer.tell(suggestion, problem.f[suggestion.indices])
@@ -417,8 +416,6 @@ def test_bad_results_leave_everything_as_it_was():
 
 
 def test_a_linear_kernel_and_more_points_than_dimensions():
-    from gpytorch.kernels import LinearKernel
-
     arms = torch.linspace(-1, 1, 21, dtype=torch.float64).unsqueeze(-1)
     optimizer = BatchedElimination(
         arms, batch_sizes=(30, 30), covar_module=LinearKernel(), noise_var=0.01, norm_bound=5.0,

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.warnings import InputDataWarning
 from gpytorch.kernels import RBFKernel
 
 from botorch_bkb import (
@@ -450,3 +451,31 @@ def test_given_up_points_and_refused_results_leave_the_clock_alone():
     diary.check()
     diary.tell([5], [1.0])
     diary.check()
+
+
+def test_exchanged_arms():
+    problem, other = Problem(), Problem(seed=1)
+    optimizer = BKB(problem.arms, **problem.options(half_life=4.0))
+    diary = Diary(optimizer, 4.0)
+    for step in range(60):
+        suggestion = optimizer.ask()
+        diary.tell(suggestion, f(suggestion.X))
+        if step == 20:
+            optimizer.set_arms(other.arms)
+            diary.check()
+    diary.check()
+
+
+def test_single_precision():
+    problem = Problem()
+    with pytest.warns(InputDataWarning, match="Double precision"):
+        narrow = BKB(problem.arms.float(), **problem.options(half_life=4.0))
+    wide = BKB(problem.arms, **problem.options(half_life=4.0))
+    rows = torch.arange(60).repeat(4)
+    Y = problem.rewards(rows)
+    for optimizer in (narrow, wide):
+        optimizer.tell(rows, Y)
+        optimizer.tell(rows[:5], Y[:5])
+    S, ours, theirs = wide.table.dictionary, narrow.table.mean(), wide.table.mean()
+    assert torch.equal(S, narrow.table.dictionary)
+    torch.testing.assert_close(ours, theirs, atol=1e-3, rtol=0)
