@@ -5,8 +5,8 @@ of 0.1 and of 1 standard deviation of the rewards. Hyperparameters are given or 
 get the same 288 evaluations in three batches and then recommend an arm. BBKB and GP-BUCB pick their
 batches with a threshold so high that only the size ends a batch. The baseline evaluates random
 arms. Regrets of the recommendation are divided by the uniform policy's. With a given kernel there
-is also elimination with the theorem's width, for which the norm is known. About ten minutes with one
-process.
+is also elimination with the theorem's width, for which the norm is known. About ten minutes with
+one process.
 """
 
 from __future__ import annotations
