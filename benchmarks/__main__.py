@@ -12,7 +12,7 @@ from benchmarks.report import Options, Report
 
 STUDIES = (
     "variance", "bbkb", "adabkb", "compressed", "scaling", "trade-off", "realistic",
-    "model", "arms", "continuous", "service", "theorems", "widths",
+    "model", "arms", "continuous", "service", "theorems", "widths", "few-batches", "drift",
 )  # fmt: skip
 
 

@@ -40,11 +40,13 @@ if TYPE_CHECKING:
         AdaBKB,
         AdaGPUCB,
         BatchCompleteError,
+        BatchedElimination,
         CompressedEI,
         CompressedMPI,
         CompressedUCB,
         ConvergedError,
         EpsilonGreedy,
+        FinishedError,
         MiniGPUCB,
         Optimizer,
     )
@@ -69,7 +71,7 @@ LAZY: dict[str, tuple[str, ...]] = {
     "optimizers": (
         "BBKB", "BKB", "GPBUCB", "GPUCB", "AdaBBKB", "AdaBKB", "AdaGPUCB", "BatchCompleteError",
         "CompressedEI", "CompressedMPI", "CompressedUCB", "ConvergedError", "EpsilonGreedy",
-        "MiniGPUCB", "Optimizer",
+        "MiniGPUCB", "Optimizer", "BatchedElimination", "FinishedError",
     ),
     "runs": (
         "Callback", "Result", "StopAfter", "StopAtGap", "StopAtTarget", "read_journal", "resume",
@@ -89,6 +91,7 @@ __all__ = [
     "AllPoints",
     "Automatic",
     "BatchCompleteError",
+    "BatchedElimination",
     "BudgetedUCB",
     "Callback",
     "CompressedEI",
@@ -97,6 +100,7 @@ __all__ = [
     "CompressedUCB",
     "ConvergedError",
     "EpsilonGreedy",
+    "FinishedError",
     "FromAllocator",
     "InformationThreshold",
     "JournalError",

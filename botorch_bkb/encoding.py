@@ -20,8 +20,24 @@ from botorch.exceptions.errors import BotorchError
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bkb.acquisition import EI, MPI, PI, UCB, FromBoTorch, Greedy, Thompson
-from botorch_bkb.batches import HoldingRule, LocalRule, OneAtATime, ProductRule, SumRule
+from botorch_bkb.acquisition import (
+    EI,
+    MPI,
+    PI,
+    UCB,
+    FromBoTorch,
+    Greedy,
+    PureExploration,
+    Thompson,
+)
+from botorch_bkb.batches import (
+    Elimination,
+    HoldingRule,
+    LocalRule,
+    OneAtATime,
+    ProductRule,
+    SumRule,
+)
 from botorch_bkb.confidence import Confidence
 from botorch_bkb.dictionaries import (
     AllPoints,
@@ -61,7 +77,8 @@ VALUES = {
     for kind in (
         Arms, Box, Tree, Surrogate, AllPoints, Automatic, InformationThreshold,
         RidgeLeverageSampling, QuadratureFeatures, RandomFeatures, Confidence, OneAtATime, SumRule,
-        LocalRule, ProductRule, HoldingRule, UCB, EI, MPI, PI, Thompson, Greedy, FromBoTorch,
+        LocalRule, ProductRule, HoldingRule, Elimination, UCB, EI, MPI, PI, PureExploration,
+        Thompson, Greedy, FromBoTorch,
     )
 }  # fmt: skip
 LENGTH = struct.Struct("<Q")

@@ -406,3 +406,45 @@ class FeatureRun:
     def observe(self, picks: list[int], rewards: list[float]) -> None:
         self.pulls += picks
         self.rewards += rewards
+
+
+class EliminationRun:
+    r"""Batched pure exploration (Li and Scarlett, Algorithm 1), every posterior from nothing.
+
+    Bounds of all batches hold together; an arm must be above the best lower bound of any of them.
+    """
+
+    def __init__(self, K: Tensor, noise: float, norm: float, xi: float, delta: float, batches: int):
+        self.K, self.noise, self.norm, self.xi = K, noise, norm, xi
+        self.delta, self.batches = delta, batches
+        self.alive = list(range(len(K)))
+        self.lower = [-math.inf] * len(K)
+        self.upper = [math.inf] * len(K)
+
+    def next_point(self, picks: list[int], distinct: bool) -> int:
+        r"""The survivor of highest variance, given the picks of this batch alone.
+
+        Where picks should be distinct it is one of those that were picked least.
+        """
+        lam = torch.full((len(picks),), self.noise, dtype=self.K.dtype)
+        K = self.K
+        _, cov = exact(K[picks][:, picks], K[:, picks], K, torch.zeros_like(lam), lam)
+        least = min(picks.count(x) for x in self.alive)
+        allowed = [x for x in self.alive if picks.count(x) == least or not distinct]
+        return max(allowed, key=cov.diagonal().tolist().__getitem__)
+
+    def width(self) -> float:
+        n = len(self.alive) * self.batches
+        noise = 2 * self.xi**2 / self.noise * math.log(2 * n / self.delta)
+        return math.sqrt(self.norm**2 + noise)
+
+    def eliminate(self, picks: list[int], rewards: list[float]) -> None:
+        lam = torch.full((len(picks),), self.noise, dtype=self.K.dtype)
+        y, K = torch.tensor(rewards, dtype=self.K.dtype), self.K
+        mean, cov = exact(K[picks][:, picks], K[:, picks], K, y, lam)
+        half = self.width() * cov.diagonal().clamp_min(0).sqrt()
+        for x in self.alive:
+            self.lower[x] = max(self.lower[x], float(mean[x] - half[x]))
+            self.upper[x] = min(self.upper[x], float(mean[x] + half[x]))
+        best = max(self.lower[x] for x in self.alive)
+        self.alive = [x for x in self.alive if self.upper[x] >= best]

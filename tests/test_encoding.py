@@ -27,8 +27,26 @@ from botorch_bkb import (
     RandomFeatures,
     RidgeLeverageSampling,
 )
-from botorch_bkb.acquisition import EI, MPI, PI, UCB, BudgetedUCB, FromBoTorch, Greedy, Thompson
-from botorch_bkb.batches import BatchRule, HoldingRule, LocalRule, OneAtATime, ProductRule, SumRule
+from botorch_bkb.acquisition import (
+    EI,
+    MPI,
+    PI,
+    UCB,
+    BudgetedUCB,
+    FromBoTorch,
+    Greedy,
+    PureExploration,
+    Thompson,
+)
+from botorch_bkb.batches import (
+    BatchRule,
+    Elimination,
+    HoldingRule,
+    LocalRule,
+    OneAtATime,
+    ProductRule,
+    SumRule,
+)
 from botorch_bkb.confidence import Confidence
 from botorch_bkb.domains import Arms, Box, Tree
 from botorch_bkb.encoding import (
@@ -137,13 +155,15 @@ PARTS = [
     PI(),
     Thompson(),
     Greedy(0.3),
+    Elimination((9, 5), distinct=False),
+    PureExploration(),
 ]
 #: Parts that hold tensors.
 WITH_TENSORS = [
     Arms(BOUNDS, keep_coordinates=False),
     Box(BOUNDS, num_initial=3, discrete_dims={0: [0.0, 1.0]}),
     Tree(BOUNDS, num_children=2, max_depth=5, radius=(1.0, 0.5)),
-    Surrogate(RBFKernel(), 0.1, refit=True),
+    Surrogate(RBFKernel(), 0.1, refit=True, half_life=30.0),
 ]
 
 

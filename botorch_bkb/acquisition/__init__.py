@@ -15,6 +15,7 @@ from botorch_bkb.acquisition.acquisitions import (
     AcquisitionContext,
     FromBoTorch,
     Greedy,
+    PureExploration,
     Thompson,
     as_acquisition,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "BudgetedUCB",
     "FromBoTorch",
     "Greedy",
+    "PureExploration",
     "Thompson",
     "as_acquisition",
     "select_baseline",

@@ -12,6 +12,7 @@ from botorch.acquisition.analytic import (
     LogExpectedImprovement,
     LogProbabilityOfImprovement,
     PosteriorMean,
+    PosteriorStandardDeviation,
 )
 from botorch.exceptions.errors import InputDataError
 from botorch.models.model import Model
@@ -132,6 +133,15 @@ class PI(Acquisition):
     def function(self, context: AcquisitionContext) -> AcquisitionFunction:
         r"""Return BoTorch's ``LogProbabilityOfImprovement``."""
         return LogProbabilityOfImprovement(context.marginals, best_f=context.best_reward)
+
+
+@dataclass(frozen=True)
+class PureExploration(Acquisition):
+    r"""The posterior standard deviation: pick where least is known."""
+
+    def function(self, context: AcquisitionContext) -> AcquisitionFunction:
+        r"""Return BoTorch's ``PosteriorStandardDeviation``."""
+        return PosteriorStandardDeviation(context.marginals)
 
 
 @dataclass(frozen=True)

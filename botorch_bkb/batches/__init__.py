@@ -4,6 +4,12 @@ from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.begin import begin_batch, highest_bound
 from botorch_bkb.batches.box import BatchOverBox, BoxBatch, DesignBatch
 from botorch_bkb.batches.context import BatchContext
+from botorch_bkb.batches.elimination import (
+    Elimination,
+    EliminationBatch,
+    equal_sizes,
+    growing_sizes,
+)
 from botorch_bkb.batches.exact import Criterion, ExactBatch, UpperBound
 from botorch_bkb.batches.lazy import LazyBatch
 from botorch_bkb.batches.local import LocalRule
@@ -23,6 +29,8 @@ __all__ = [
     "BoxBatch",
     "Criterion",
     "DesignBatch",
+    "Elimination",
+    "EliminationBatch",
     "ExactBatch",
     "GreedyBatch",
     "HoldingRule",
@@ -36,5 +44,7 @@ __all__ = [
     "TreeBatch",
     "UpperBound",
     "begin_batch",
+    "equal_sizes",
+    "growing_sizes",
     "highest_bound",
 ]

@@ -11,6 +11,7 @@ from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.box import BoxBatch, DesignBatch
 from botorch_bkb.batches.context import BatchContext
 from botorch_bkb.batches.criterion import AcquisitionCriterion
+from botorch_bkb.batches.elimination import Elimination, EliminationBatch
 from botorch_bkb.batches.exact import ExactBatch, UpperBound
 from botorch_bkb.batches.lazy import LazyBatch
 from botorch_bkb.batches.sampled import GreedyBatch, ThompsonBatch
@@ -35,6 +36,8 @@ def begin_batch(domain: Domain, context: BatchContext) -> Batch:
 @begin_batch.register
 def _(domain: Arms, context: BatchContext) -> Batch:
     table, rule, width = context.table, context.rule, context.record.width
+    if isinstance(rule, Elimination):
+        return EliminationBatch(domain, context)
     options = {"num_arms": len(domain.arms), "first": context.first_row, **context.options}
     acquisition = context.acquisition
     if isinstance(acquisition, Thompson):

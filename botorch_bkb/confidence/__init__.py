@@ -31,12 +31,14 @@ from botorch_bkb.confidence.theorems import (
     in_standard_deviations,
     information,
     noise_over_time,
+    non_adaptive,
 )
-from botorch_bkb.confidence.widths import Fixed, Progress, Width
+from botorch_bkb.confidence.widths import Fixed, NonAdaptive, Progress, Width
 
 __all__ = [
     "Confidence",
     "Fixed",
+    "NonAdaptive",
     "Progress",
     "Width",
     "anytime",
@@ -62,5 +64,6 @@ __all__ = [
     "model_order_bound",
     "model_order_rate",
     "noise_over_time",
+    "non_adaptive",
     "variance_over_information",
 ]

@@ -306,3 +306,51 @@ def box(
     # Never below one: a coarser grid than one point would be none.
     grid = max(1.0, t**2 * dim * slope * math.sqrt(math.log(4 * dim / delta) + log_tail))
     return math.sqrt(2 * math.log(2 * math.pi**2 * t**2 / (3 * delta)) + 2 * dim * math.log(grid))
+
+
+def non_adaptive(
+    num_bounds: int, *, noise_var: float, noise_bound: float, norm_bound: float, delta: float
+) -> float:
+    r"""Return ``beta~`` for points that were chosen independently of the noise.
+
+    .. code-block:: text
+
+        sqrt( lambda F^2 + 2 xi^2 log(2 n / delta) )
+
+    The bound holds for ``n`` pairs of arms and sets of points at once with probability
+    ``1 - delta``, for noise that is sub-Gaussian with constant ``xi``.
+
+    Proof. With ``a = (K + lambda I)^{-1} k(x)`` the posterior mean is ``a'(f + noise)``, and
+
+    .. code-block:: text
+
+        mean(x) - f(x) = ( a'f - f(x) ) + a'noise
+        | a'f - f(x) | <= F | k(x, .) - sum_s a_s k(x_s, .) | = F sqrt( var(x) - lambda |a|^2 )
+
+    Since ``a`` does not depend on the noise, ``a'noise`` is sub-Gaussian with constant ``xi |a|``.
+    With probability ``1 - delta / n`` it is at most ``xi |a| sqrt(2 log(2 n / delta))`` in absolute
+    value. By the inequality of Cauchy and Schwarz the sum of the two terms is at most ``sqrt(F^2 +
+    2 (xi^2 / lambda) log(2 n / delta)) sd(x)``.
+
+    With noise variances ``v_s`` of their own, ``lambda |a|^2`` becomes ``sum_s v_s a_s^2``. The
+    same width holds if noise ``s`` is sub-Gaussian with constant ``xi sqrt(v_s / lambda)``.
+
+    Args:
+        num_bounds: ``n``: the number of arms times the number of sets of points.
+        noise_var: ``lambda``.
+        noise_bound: ``xi``.
+        norm_bound: ``F``.
+        delta: Failure probability.
+
+    Example:
+        >>> noise = {"noise_var": 4.0, "noise_bound": 2.0}
+        >>> round(non_adaptive(100, **noise, norm_bound=3.0, delta=0.1), 3)
+        9.839
+
+    Reference:
+        Vakili, Bouziani, Jalali, Bernacchia, Shiu: Optimal order simple regret for Gaussian process
+        bandits. NeurIPS 2021. (Theorem 1 adds the two terms instead: ``sqrt(lambda) F + xi
+        sqrt(2 log(2 n / delta))``. The root of the sum of squares is never larger.)
+    """
+    square = noise_var * norm_bound**2 + 2 * noise_bound**2 * math.log(2 * num_bounds / delta)
+    return math.sqrt(square)

@@ -18,7 +18,7 @@ class Progress:
     Attributes:
         num_observations: The number of observations ``t``.
         num_steps: The number of observations and skipped steps.
-        num_arms: The number of arms ``A``; None over a box.
+        num_arms: The number of arms ``A``, those that are left under elimination; None over a box.
         dim: The dimension ``d`` of the inputs.
         effective_dimension: ``sum_s tau_t(x_s)``.
         log_sum: ``sum_s log(1 + tau_{fb[s-1]}(x_s))``, logged at selection.
@@ -265,3 +265,25 @@ def compressed(p: Progress) -> float:
         )
     width = theorems.box(p.dim, t, p.delta, slope=p.slope, log_tail=p.log_tail)
     return _for_batches(p, width)
+
+
+@dataclass(frozen=True)
+class NonAdaptive:
+    r"""The width for points that were chosen independently of the noise, in several batches.
+
+    The width is ``beta~ / sqrt(lambda)``, with ``beta~`` from
+    :func:`botorch_bkb.confidence.non_adaptive` for all arms and all batches.
+
+    Args:
+        num_batches: The number of batches.
+
+    Reference:
+        Vakili et al., NeurIPS 2021 (Theorem 1); Li, Scarlett, AISTATS 2022.
+    """
+
+    num_batches: int
+
+    def __call__(self, p: Progress) -> float:
+        r"""Return the width, for the arms that are left."""
+        beta = theorems.non_adaptive((p.num_arms or 1) * self.num_batches, **_bounds_of(p))
+        return theorems.in_standard_deviations(beta, p.noise_var)

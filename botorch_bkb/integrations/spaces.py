@@ -211,6 +211,11 @@ def check_algorithm(algorithm: str, options: Mapping[str, Any]) -> type[Optimize
         raise InputDataError(
             f"algorithm must be one of {', '.join(sorted(ALGORITHMS))}, got {algorithm!r}."
         )
+    if not takes(ALGORITHMS[algorithm], "bounds"):
+        raise InputDataError(
+            f"The algorithm must search a box, got {algorithm}, which chooses among arms: take for "
+            "example BBKB."
+        )
     if taken := TAKEN & set(options):
         raise InputDataError(
             f"Options must not contain {', '.join(sorted(taken))}, which the search space "

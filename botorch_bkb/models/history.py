@@ -2,13 +2,16 @@ r"""``History``: everything observed that the posterior needs, one entry per dis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from botorch_bkb.units import RewardUnits
+
+#: The least weight. Smaller ones teach nothing, and those of zero would have no mean.
+LEAST_WEIGHT = 1e-200
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class History:
             where every pull has the noise variance of the model.
         means: ``n`` weighted means of the rewards.
         deviations: ``n`` weighted sums of squared deviations from the means.
+        forgotten: The number of pulls that were dropped, since their weights are negligible.
+        lost: The sum of their weights, which decay like all others.
     """
 
     rows: Tensor
@@ -32,6 +37,8 @@ class History:
     weights: Tensor
     means: Tensor
     deviations: Tensor
+    forgotten: int = 0
+    lost: float = 0.0
 
     @classmethod
     def empty(cls, device: torch.device) -> History:
@@ -42,7 +49,7 @@ class History:
     @cached_property
     def num_observations(self) -> int:
         r"""The number of pulls so far."""
-        return int(self.counts.sum())
+        return int(self.counts.sum()) + self.forgotten
 
     def with_pulls(self, rows: Tensor, rewards: Tensor, weights: Tensor) -> History:
         r"""Return the history with ``b`` more pulls; rows may repeat."""
@@ -64,7 +71,8 @@ class History:
         share = new.weights / weights
         gap = new.means - old.means
         deviations = old.deviations + new.deviations + old.weights * share * gap.square()
-        return History(rows, old.counts + new.counts, weights, old.means + share * gap, deviations)
+        counts, means = old.counts + new.counts, old.means + share * gap
+        return History(rows, counts, weights, means, deviations, self.forgotten, self.lost)
 
     def _at(self, rows: Tensor) -> History:
         r"""Return the same history on more rows, with zeros where nothing was observed."""
@@ -77,8 +85,51 @@ class History:
     def renumbered(self, rows: Tensor) -> History:
         r"""Return the same history with new row numbers, given in the order of ``self.rows``."""
         rows, order = rows.sort()
-        rest = (self.counts, self.weights, self.means, self.deviations)
-        return History(rows, *(t[order] for t in rest))
+        return replace(self._some(order), rows=rows)
+
+    def _some(self, some: Tensor) -> History:
+        r"""Return some of the rows, by positions or booleans."""
+        return replace(
+            self,
+            rows=self.rows[some],
+            counts=self.counts[some],
+            weights=self.weights[some],
+            means=self.means[some],
+            deviations=self.deviations[some],
+        )
+
+    def decayed(self, factor: float) -> History:
+        r"""Return the history with all weights multiplied by a factor; counts and means stay."""
+        return replace(
+            self,
+            weights=(factor * self.weights).clamp_min(LEAST_WEIGHT),
+            deviations=factor * self.deviations,
+            lost=factor * self.lost,
+        )
+
+    def negligible(self, most: float) -> Tensor:
+        r"""Return which rows may be dropped: ``n`` booleans.
+
+        Args:
+            most: The largest sum of the weights of all rows that are dropped, earlier ones
+                included.
+        """
+        weights, order = self.weights.sort()
+        is_negligible = torch.zeros_like(self.rows, dtype=torch.bool)
+        is_negligible[order] = self.lost + weights.cumsum(0) <= most
+        return is_negligible
+
+    def without(self, dropped: Tensor) -> History:
+        r"""Return the history without some rows, whose pulls are still counted.
+
+        Args:
+            dropped: ``n`` booleans.
+        """
+        return replace(
+            self._some(~dropped),
+            forgotten=self.forgotten + int(self.counts[dropped].sum()),
+            lost=self.lost + float(self.weights[dropped].sum()),
+        )
 
     def standardisation(self) -> RewardUnits:
         r"""Return the units in which rewards have mean zero and variance one.

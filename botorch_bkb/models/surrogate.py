@@ -41,6 +41,25 @@ class Surrogate:
         noise_var: Noise variance of a reward (``lambda``), or None to have it fitted.
         refit: Whether hyperparameters are fitted. By default those that are not given are fitted.
             True fits given ones too, starting from their values.
+        half_life: The number of observations after which a result counts half, where rewards drift.
+            None forgets nothing.
+
+    With a half-life ``H``, result ``s`` has the weight ``w_s = 2^(-(t - s) / H)`` after ``t``
+    results. Its noise variance is ``lambda / w_s``, or ``v_s / w_s`` with a variance of its own.
+    Fits and standardisation use the same weights. Results are dropped when their weights are
+    negligible. All that were ever dropped would change no variance by more than a factor of
+    ``1 + 1e-9``, and no mean by more than ``1e-9`` of the largest deviation of a dropped reward
+    from it, with the present hyperparameters. So memory and cost stay bounded. Every tell embeds
+    all rows again, in ``O(A m^2)``. Within a batch, picks are hallucinated with a weight of one.
+
+    What is proved with a half-life: nothing about rewards that drift, for the widths that are
+    allowed. Deng et al. bound the regret of this weighted regression with upper bounds. It is
+    sublinear if the total change of the function is known and small, the half-life is tuned to it,
+    and the width grows with it. For a function that does *not* change, a given kernel and noise,
+    and the exact posterior, at any one ``t`` bounds of ``F + (xi / sqrt(lambda))
+    sqrt(log det(K W / lambda + I) + 2 log(1/delta))`` standard deviations hold at all inputs with
+    probability ``1 - delta``. (Weights are at most one and known beforehand, so the self-normalised
+    bound holds for ``W^2``, and ``W^2 <= W``.)
 
     Example:
         A custom schedule, with a fit after every ten results:
@@ -59,14 +78,29 @@ class Surrogate:
         ...     optimizer.tell(suggestion, -((suggestion.X - 0.3) ** 2))
         >>> optimizer.num_observations
         12
+
+        Rewards that drift, of which the last fifty or so count:
+
+        >>> optimizer = Optimizer(Arms(arms), model=Surrogate(half_life=50.0), seed=0)
+
+    Reference:
+        Deng, Zhou, Kim, Tewari, Gupta, Shroff: Weighted Gaussian process bandits for non-stationary
+        environments. AISTATS 2022. (The half-life.)
     """
 
     covar_module: Kernel | None = None
     noise_var: float | None = None
     refit: bool | None = None
+    half_life: float | None = None
 
     def __post_init__(self) -> None:
-        noise = self.noise_var
+        noise, half_life = self.noise_var, self.half_life
+        is_number = isinstance(half_life, (int, float)) and not isinstance(half_life, bool)
+        if half_life is not None and not (is_number and half_life > 0):
+            raise InputDataError(
+                f"half_life must be a positive number of observations, got {half_life!r}: pass "
+                "None to forget nothing."
+            )
         if noise is not None and not 0 < noise < math.inf:
             raise InputDataError(
                 f"noise_var must be positive and finite, got {noise}: use a small value such "
@@ -75,6 +109,16 @@ class Surrogate:
         check_kernel(self.covar_module)
         # A copy: later changes of the user's kernel must not change the belief.
         object.__setattr__(self, "covar_module", deepcopy(self.covar_module))
+
+    @property
+    def retention(self) -> float:
+        r"""The factor by which weights fall with every observation; 1 if nothing is forgotten."""
+        return 1.0 if self.half_life is None else 2.0 ** (-1.0 / self.half_life)
+
+    @property
+    def forgets(self) -> bool:
+        r"""Whether results count less as time goes on."""
+        return self.retention < 1
 
     @property
     def is_given(self) -> bool:

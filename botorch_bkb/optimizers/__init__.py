@@ -10,6 +10,7 @@ from botorch_bkb.optimizers.algorithms import (
     AdaBBKB,
     AdaBKB,
     AdaGPUCB,
+    BatchedElimination,
     CompressedEI,
     CompressedMPI,
     CompressedUCB,
@@ -23,6 +24,7 @@ from botorch_bkb.optimizers.results import (
     Best,
     ConvergedError,
     Convergence,
+    FinishedError,
 )
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "AdaBKB",
     "AdaGPUCB",
     "BatchCompleteError",
+    "BatchedElimination",
     "Best",
     "CompressedEI",
     "CompressedMPI",
@@ -42,6 +45,7 @@ __all__ = [
     "ConvergedError",
     "Convergence",
     "EpsilonGreedy",
+    "FinishedError",
     "MiniGPUCB",
     "Optimizer",
     "Parts",

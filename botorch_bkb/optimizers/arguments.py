@@ -40,6 +40,7 @@ INSTEAD: dict[str, str] = {
     "probability of a random arm is called probability, of EpsilonGreedy and Greedy.",
     "discard": "it belongs to CompressedUCB and InformationThreshold.",
     "on_uninformative": "it belongs to CompressedUCB and InformationThreshold.",
+    "half_life": "it belongs to BKB, BBKB, GPUCB, GPBUCB, AdaBKB and AdaBBKB, and to Surrogate.",
     "probability": "it belongs to EpsilonGreedy and Greedy.",
     "acquisition": "its picks are defined by the algorithm. BKB and BBKB take other acquisitions.",
     "arms": "it cuts a box into cells. BKB and BBKB take arms.",

@@ -15,6 +15,7 @@ from botorch_bkb.dictionaries import RidgeLeverageSampling
 from botorch_bkb.domains import Arms, Domain, PartitionTree, Suggestion, Tree
 from botorch_bkb.models import DTCGP
 from botorch_bkb.models.history import History
+from botorch_bkb.optimizers.elimination import survivors
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.optimizers.start import initial_state, seeded_generator
 from botorch_bkb.optimizers.tables import build_table
@@ -92,6 +93,17 @@ class OptimizerBase:
         if not isinstance(self.domain, Arms):
             raise UnsupportedError("An optimizer over a box has no arms; see `domain.bounds`.")
         return self.domain.arms
+
+    @property
+    def survivors(self) -> Tensor:
+        r"""The rows of the arms that were not eliminated, the first of equal arms."""
+        stage = self._state.in_flight.stage
+        if stage is None or not isinstance(self.domain, Arms):
+            raise UnsupportedError(
+                f"{type(self).__name__} eliminates no arms: use BatchedElimination, or the batch "
+                "rule Elimination."
+            )
+        return survivors(self.domain, stage)
 
     @property
     def tree(self) -> PartitionTree:

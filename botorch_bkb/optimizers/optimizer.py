@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.errors import InputDataError, UnsupportedError
 from torch import Tensor
 
 from botorch_bkb.acquisition import Acquisition, as_acquisition
@@ -22,12 +22,18 @@ from botorch_bkb.batches.begin import begin_batch, highest_bound
 from botorch_bkb.belief import chunks
 from botorch_bkb.confidence import Confidence
 from botorch_bkb.dictionaries import DictionaryRule, RidgeLeverageSampling
-from botorch_bkb.domains import Domain, Suggestion
+from botorch_bkb.domains import Arms, Domain, Suggestion
 from botorch_bkb.domains.reading import check_arms, read_rewards, read_variances
 from botorch_bkb.models import Surrogate
 from botorch_bkb.optimizers.arguments import explains_unknown_arguments
 from botorch_bkb.optimizers.asking import suggest, with_new_rows
 from botorch_bkb.optimizers.base import OptimizerBase
+from botorch_bkb.optimizers.elimination import (
+    best_survivor,
+    check_unfinished,
+    gap_of_survivors,
+    with_stage_completed,
+)
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.optimizers.recommending import recommended
 from botorch_bkb.optimizers.results import BatchCompleteError, Best, ConvergedError, Convergence
@@ -49,22 +55,23 @@ class Optimizer(OptimizerBase):
 
     The algorithms of the papers are combinations of parts, with flat keyword arguments:
 
-    ========================  ==========  ===========  =========================================
-    class                     dictionary  batch rule   ``width="theory"`` (and ``"paper"``)
-    ========================  ==========  ===========  =========================================
-    :class:`GPUCB`            everything  one          anytime bound (Abbasi-Yadkori's)
-    :class:`MiniGPUCB`        everything  hold         the same
-    :class:`GPBUCB`           everything  product      the same times ``sqrt(C)``
-    :class:`BKB`              sampled     one          anytime bound (BKB, Theorem 2)
-    :class:`BBKB`             sampled     local        times ``sqrt(C)`` (BBKB, Theorem 2)
-    :class:`EpsilonGreedy`    sampled     sum          (picks use no width)
-    :class:`CompressedUCB`    threshold   one          compressed GP bandits, Theorem 3.2
-    :class:`CompressedEI`     threshold   one          (picks use no width)
-    :class:`CompressedMPI`    threshold   one          (picks use no width)
-    :class:`AdaBKB`           sampled     one          as BKB, over the cells of a tree
-    :class:`AdaBBKB`          sampled     sum          as BBKB, likewise
-    :class:`AdaGPUCB`         everything  one          as GP-UCB, likewise
-    ========================  ==========  ===========  =========================================
+    ===========================  ==========  ===========  =========================================
+    class                        dictionary  batch rule   ``width="theory"`` (and ``"paper"``)
+    ===========================  ==========  ===========  =========================================
+    :class:`GPUCB`               everything  one          anytime bound (Abbasi-Yadkori's)
+    :class:`MiniGPUCB`           everything  hold         the same
+    :class:`GPBUCB`              everything  product      the same times ``sqrt(C)``
+    :class:`BKB`                 sampled     one          anytime bound (BKB, Theorem 2)
+    :class:`BBKB`                sampled     local        times ``sqrt(C)`` (BBKB, Theorem 2)
+    :class:`EpsilonGreedy`       sampled     sum          (picks use no width)
+    :class:`BatchedElimination`  everything  elimination  points independent of the noise
+    :class:`CompressedUCB`       threshold   one          compressed GP bandits, Theorem 3.2
+    :class:`CompressedEI`        threshold   one          (picks use no width)
+    :class:`CompressedMPI`       threshold   one          (picks use no width)
+    :class:`AdaBKB`              sampled     one          as BKB, over the cells of a tree
+    :class:`AdaBBKB`             sampled     sum          as BBKB, likewise
+    :class:`AdaGPUCB`            everything  one          as GP-UCB, likewise
+    ===========================  ==========  ===========  =========================================
 
     Units: rewards, ``noise_var``, ``Yvar`` and :meth:`best` are in units of the rewards. If kernel
     and noise are both given, these are the model's units, too, and inputs are taken as they are.
@@ -171,8 +178,10 @@ class Optimizer(OptimizerBase):
             BatchCompleteError: The batch is complete: tell results first.
             ConvergedError: The next point would teach too little
                 (``on_uninformative="stop"``).
+            FinishedError: All batches are complete (:class:`BatchedElimination`).
         """
         check_positive_integer("n", n)
+        check_unfinished(self.parts, self._state)
         state, batch = self._current_batch()
         if batch.complete:
             self._cached_table, self._cached_batch = batch.table, batch
@@ -276,7 +285,7 @@ class Optimizer(OptimizerBase):
             state, table = absorb(self._updater, state, table, results.part(block))
         if len(table.log.changes) > MOST_CHANGES:
             state, table = compacted(self.domain, state, table)
-        self._commit(state, table)
+        self._commit(with_stage_completed(self.parts, state, table), table)
 
     @torch.no_grad()
     def give_up(self, suggestion: Suggestion) -> None:
@@ -313,7 +322,7 @@ class Optimizer(OptimizerBase):
         state, table = replace(state, in_flight=in_flight), self._take_table()
         if not (in_flight.pending or state.dictionary.is_current):
             state, table = self._updater.update(state, table)
-        self._commit(state, table)
+        self._commit(with_stage_completed(self.parts, state, table), table)
 
     # ------------------------------------------------------------------ the recommendation
 
@@ -340,6 +349,9 @@ class Optimizer(OptimizerBase):
         if not self.num_observations:
             raise InputDataError("There is no best point before the first result: tell one first.")
         state, table, width = self._state, self._table(), self.width_now
+        stage = state.in_flight.stage
+        if by == "mean" and stage is not None and stage.index and isinstance(self.domain, Arms):
+            return best_survivor(self.domain, state, table, stage)
         every = torch.arange(len(table.X), device=table.X.device)
         rows = every[self.domain.candidates(state.history.rows)]
         row = int(recommended(by, rows, table, width, state))
@@ -362,6 +374,9 @@ class Optimizer(OptimizerBase):
         bound is the highest one that BoTorch's optimizer finds.
         """
         state, table, width = self._state, self._table(), self.width_now
+        stage = state.in_flight.stage
+        if stage is not None and stage.index:
+            return gap_of_survivors(stage)
         rows = self.domain.candidates(state.history.rows)
         mean, var = (t[rows] for t in table.moments())
         in_flight = state.in_flight.without_outstanding(width, state.num_cells)
@@ -380,6 +395,11 @@ class Optimizer(OptimizerBase):
             arms: ``A' x d``, of the same dtype. Inputs are scaled as for the first arms.
         """
         check_arms(arms)
+        if self._state.in_flight.stage is not None:
+            raise UnsupportedError(
+                "Arms cannot be exchanged between batches of an elimination: construct a new "
+                "optimizer over the other arms."
+            )
         if arms.shape[-1] != self.arms.shape[-1] or arms.dtype != self.arms.dtype:
             raise InputDataError(
                 f"arms must be A x {self.arms.shape[-1]} of {self.arms.dtype}, as before, got "

@@ -12,10 +12,18 @@ from botorch.exceptions.warnings import InputDataWarning
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bkb.acquisition import UCB, Acquisition
+from botorch_bkb.acquisition import EI, PI, UCB, Acquisition, PureExploration
 from botorch_bkb.arms import ArmTable
-from botorch_bkb.batches import BatchRule, HoldingRule, OneAtATime
-from botorch_bkb.confidence import Confidence, Fixed, Progress, Width, theorems, widths
+from botorch_bkb.batches import BatchRule, Elimination, HoldingRule, OneAtATime
+from botorch_bkb.confidence import (
+    Confidence,
+    Fixed,
+    NonAdaptive,
+    Progress,
+    Width,
+    theorems,
+    widths,
+)
 from botorch_bkb.confidence.confidence import checked_width
 from botorch_bkb.confidence.slopes import Slopes, slope_and_tail
 from botorch_bkb.dictionaries import (
@@ -63,6 +71,10 @@ class Parts:
                 f"A tree is searched by upper bounds, got acquisition {self.acquisition!r}: use a "
                 "Box for others, as in BKB(bounds=...)."
             )
+        if isinstance(self.batch, Elimination):
+            self._check_elimination()
+        if self.model.forgets:
+            self._check_forgetting()
         rule = self.dictionary
         self.confidence.check_effects(
             self.width,
@@ -98,11 +110,53 @@ class Parts:
         unmet = list(unmet_assumptions(self))
         if unmet:
             warnings.warn(
-                f'width="{self.confidence.width}" is {THEOREMS[self.width]}. It assumes '
+                f'width="{self.confidence.width}" is {theorem_of(self.width)}. It assumes '
                 f"{' and '.join(unmet)}. Without that its bounds are a heuristic.",
                 InputDataWarning,
                 stacklevel=level_of_user(),
             )
+
+    def _check_elimination(self) -> None:
+        if not isinstance(self.domain, Arms):
+            raise InputDataError(
+                f"Only arms can be eliminated, got a {type(self.domain).__name__}: pass candidates "
+                "as Arms(X), or another batch rule."
+            )
+        if not isinstance(self.acquisition, PureExploration):
+            raise InputDataError(
+                "Elimination needs batches that do not depend on results, got acquisition "
+                f"{self.acquisition!r}: pass PureExploration()."
+            )
+
+    def _check_forgetting(self) -> None:
+        refused = {
+            f"width={self.confidence.width!r}": (
+                self.confidence.has_guarantee,
+                'its theorem is about a function that does not change. Use "heuristic" or '
+                '"information"',
+            ),
+            'norm_bound="double"': (
+                self.confidence.doubles_norm,
+                "a drift looks like a function of larger norm. Give a number",
+            ),
+            "an information threshold": (
+                self.threshold.least_score is not None,
+                "results without information would not count as time. Use RidgeLeverageSampling",
+            ),
+            "elimination": (
+                isinstance(self.batch, Elimination),
+                "an arm that is eliminated may become the best. Use BBKB",
+            ),
+            f"acquisition {self.acquisition!r}": (
+                isinstance(self.acquisition, (EI, PI)),
+                'the best reward may be an old one. Use "mpi", which compares with the belief',
+            ),
+        }
+        for name, (is_given, why) in refused.items():
+            if is_given:
+                raise InputDataError(
+                    f"half_life={self.model.half_life:g} cannot be combined with {name}: {why}."
+                )
 
     # ------------------------------------------------------------------ what follows
 
@@ -112,7 +166,7 @@ class Parts:
         return self.confidence.rule(
             is_given=not self.model.fits,
             heuristic=self.domain.default_width,
-            theory=theory_for(self.dictionary),
+            theory=theory_for(self.dictionary, self.batch),
             paper=paper_for(self.dictionary, self.batch),
         )
 
@@ -170,13 +224,14 @@ class Parts:
 
     def progress(self, state: State, table: ArmTable) -> Progress:
         r"""Return what the width may depend on."""
-        hyper, domain = state.hyper, self.domain
+        hyper, domain, stage = state.hyper, self.domain, state.in_flight.stage
+        num_arms = len(domain.arms) if isinstance(domain, Arms) else None
         unexplained = table.unexplained
         slope, log_tail = self._slopes(hyper.kernel)
         return Progress(
             num_observations=state.history.num_observations,
             num_steps=state.observations.num_steps,
-            num_arms=len(domain.arms) if isinstance(domain, Arms) else None,
+            num_arms=num_arms if stage is None else int(stage.alive.sum()),
             dim=domain.dim,
             effective_dimension=table.effective_dimension,
             log_sum=state.confidence.log_sum,
@@ -208,13 +263,22 @@ THEOREMS: dict[Width, str] = {
 }
 
 
-def theory_for(dictionary: DictionaryRule) -> Width | None:
+def theorem_of(width: Width) -> str:
+    r"""Return what the theorem of a width with a guarantee is called."""
+    if isinstance(width, NonAdaptive):
+        return "the bound for points that do not depend on the noise"
+    return THEOREMS[width]
+
+
+def theory_for(dictionary: DictionaryRule, batch: BatchRule) -> Width | None:
     r"""Return the tightest width that is proved for a dictionary; None for Fourier features.
 
     The function need not lie in the span of features, and no bound here counts how far it does not.
     The compressed paper's theorem is about draws from the prior. It is not comparable with the
     others, which are about functions of bounded norm.
     """
+    if isinstance(batch, Elimination):
+        return NonAdaptive(len(batch.sizes))
     if isinstance(dictionary, FourierFeatures):
         return None
     if isinstance(dictionary, InformationThreshold) and dictionary.discard:
@@ -226,6 +290,8 @@ def theory_for(dictionary: DictionaryRule) -> Width | None:
 
 def paper_for(dictionary: DictionaryRule, batch: BatchRule) -> Width | None:
     r"""Return the width of the paper's own theorem; None where there is none."""
+    if isinstance(batch, Elimination):
+        return NonAdaptive(len(batch.sizes))
     if isinstance(dictionary, InformationThreshold):
         return widths.compressed if dictionary.discard else None
     if isinstance(dictionary, AllPoints):

@@ -25,6 +25,23 @@ class BatchCompleteError(BotorchError):
     """
 
 
+class FinishedError(BotorchError):
+    r"""Raised by ``ask`` when all of a fixed number of batches are complete.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb import BatchedElimination, FinishedError
+        >>> optimizer = BatchedElimination(torch.eye(5, dtype=torch.float64), batch_sizes=[5])
+        >>> suggestion = optimizer.ask()
+        >>> optimizer.tell(suggestion, suggestion.X[:, 2])
+        >>> try:
+        ...     optimizer.ask()
+        ... except FinishedError:
+        ...     print(optimizer.best().index)
+        2
+    """
+
+
 @dataclass(frozen=True)
 class Convergence:
     r"""The level at which a run converged, and the bound that justifies it.

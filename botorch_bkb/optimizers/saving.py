@@ -29,6 +29,8 @@ def believes(parts: Parts) -> str:
     r"""Return in words which results the belief holds."""
     if isinstance(parts.dictionary, FourierFeatures):
         return f"everything through {parts.dictionary!r}"
+    if parts.model.forgets:
+        return f"everything, with a half-life of {parts.model.half_life:g}"
     if parts.threshold.least_score is None:
         return "everything"
     if parts.threshold.discard:

@@ -7,6 +7,7 @@ from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.arms import TableLog
 from botorch_bkb.domains import Arms
+from botorch_bkb.optimizers.elimination import first_stage
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.state.components import ConfidenceState, DictionaryState, ModelState
 from botorch_bkb.state.in_flight import InFlight
@@ -44,7 +45,7 @@ def initial_state(parts: Parts, generator: torch.Generator) -> State:
         first += torch.randint(len(rows), (), generator=generator, device=generator.device).item()
     return State(
         observations=observations,
-        in_flight=InFlight(design_seed),
+        in_flight=InFlight(design_seed, stage=first_stage(parts)),
         model=ModelState(
             parts.initial_hyperparameters(),
             surrogate.input_scale(parts.domain.extent),

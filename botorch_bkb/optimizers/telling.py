@@ -17,6 +17,7 @@ from botorch_bkb.dictionaries.threshold import BLOCK
 from botorch_bkb.linalg import scan_informative
 from botorch_bkb.models import Surrogate
 from botorch_bkb.optimizers.parts import Parts
+from botorch_bkb.optimizers.tables import new_table
 from botorch_bkb.optimizers.updating import Updater
 from botorch_bkb.state.observations import Results
 from botorch_bkb.state.state import State
@@ -64,12 +65,15 @@ def absorb(
     believed = results.part(informative) if threshold.discard else results
     state = with_norm_doubled(parts, state, table, results)
     state = with_scores(parts, state, table, believed)
-    observations = state.observations.with_results(results, informative, threshold.discard)
+    observations = state.observations.with_results(
+        results, informative, threshold.discard, parts.model.retention
+    )
     state = replace(state, in_flight=state.in_flight.answered(results))
     if len(believed.rows) == 0:
         return replace(state, observations=observations), table
-    rewards = state.hyper.units.to_model(believed.rewards)
-    table.observe(believed.rows, rewards, believed.weights)
+    if not parts.model.forgets:
+        rewards = state.hyper.units.to_model(believed.rewards)
+        table.observe(believed.rows, rewards, believed.weights)
     updater.generator.set_state(state.random)
     coins = updater.coins_after(state, observations.history)
     state = replace(
@@ -82,7 +86,9 @@ def absorb(
     # unsolicited results and those of exact beliefs are believed at once.
     at_once = is_first or results.num_unsolicited or parts.dictionary.joins_at_once
     if state.in_flight.pending and not at_once:
-        return state, table
+        # Where results are forgotten the weights of all have changed.
+        forgets, dictionary = parts.model.forgets, table.dictionary
+        return state, new_table(parts.domain, state, dictionary) if forgets else table
     state, table = updater.update(state, table)
     if results.num_unsolicited > BLOCK:  # too many for scores of their own
         state = replace(

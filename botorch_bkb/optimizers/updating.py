@@ -14,7 +14,7 @@ from botorch_bkb.dictionaries.scores import smallest_coins
 from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import Hyperparameters
 from botorch_bkb.optimizers.parts import Parts
-from botorch_bkb.optimizers.tables import exchange_dictionary, new_table
+from botorch_bkb.optimizers.tables import exchange_dictionary, moved, new_table
 from botorch_bkb.state.components import ModelState
 from botorch_bkb.state.state import State
 
@@ -22,6 +22,10 @@ from botorch_bkb.state.state import State
 WARM_START = 512
 #: The largest dictionary with which hyperparameters are fitted.
 MOST_FITTED = 500
+#: What all results together that were dropped would teach, at most, relative to the prior.
+NEGLIGIBLE = 1e-9
+#: Rows of dropped results that may stay in the table, beside as many as there are others.
+SPARE_ROWS = 64
 
 
 class Updater:
@@ -39,6 +43,8 @@ class Updater:
     def update(self, state: State, table: ArmTable) -> tuple[State, ArmTable]:
         r"""Return state and table with a new dictionary, and new hyperparameters if due."""
         self.generator.set_state(state.random)
+        if self.parts.model.forgets:
+            state = without_negligible(state, table)
         is_due = self._fit_is_due(state)
         draw = self._draw_for_fitting if is_due else self._draw
         dictionary = draw(state, table)
@@ -51,13 +57,26 @@ class Updater:
             state = replace(state, confidence=confidence).with_bounds_from_scratch()
         if is_due or state.hyper != before:
             dictionary = self._draw(state, table)
-        table = exchange_dictionary(self.parts.domain, state, table, dictionary)
         state = replace(
             state,
             dictionary=state.dictionary.drawn(),
             in_flight=state.in_flight.without_batch(),
             random=self.generator.get_state(),
         )
+        if self.parts.model.forgets:
+            return self._reweighted(state, dictionary)
+        return state, exchange_dictionary(self.parts.domain, state, table, dictionary)
+
+    def _reweighted(self, state: State, dictionary: Tensor) -> tuple[State, ArmTable]:
+        r"""Return state and table where the weights of all results have changed."""
+        domain, observations = self.parts.domain, state.observations
+        table = new_table(domain, state, dictionary)
+        confidence = state.confidence.rescored(table.log_determinant, self.parts.alpha)
+        tree = None if state.tree is None else state.tree.unpruned()
+        state = replace(state, confidence=confidence, tree=tree)
+        needed = len(observations.history.rows) + len(state.in_flight.pending)
+        if state.tree is None and len(observations.added) > 2 * needed + SPARE_ROWS:
+            return moved(domain, state, table, domain)
         return state, table
 
     def coins_after(self, state: State, history: History) -> Tensor:
@@ -147,3 +166,28 @@ class Updater:
         positions = torch.searchsorted(history.rows, dictionary)
         fitted = self.parts.model.fit(model.inputs(X), history, positions, model.noise_known, seed)
         return None if fitted is None else self.parts.believed(fitted)
+
+
+def without_negligible(state: State, table: ArmTable) -> State:
+    r"""Return the state without results whose weights are negligible.
+
+    Without rows ``D`` the information ``Z'WZ / lambda + I`` falls by at most ``sum_D w kappa^2 /
+    lambda``, relative to the identity. So variances grow by no more than that, relatively.
+
+    Args:
+        state: The state.
+        table: A table of the same hyperparameters.
+    """
+    history = state.history
+    if not table.kernel_bound > 0:
+        return state
+    dropped = history.negligible(NEGLIGIBLE * table.noise_var / table.kernel_bound)
+    dropped &= history.rows != state.observations.newest
+    if not dropped.any():
+        return state
+    kept = torch.nonzero(~dropped).squeeze(-1)
+    return replace(
+        state,
+        observations=state.observations.without(dropped),
+        dictionary=state.dictionary.reordered(kept),
+    )

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from botorch_bkb.journal import Journal, Outcome
-from botorch_bkb.optimizers import BatchCompleteError, ConvergedError, Optimizer
+from botorch_bkb.optimizers import BatchCompleteError, ConvergedError, FinishedError, Optimizer
 from botorch_bkb.runs.callbacks import Callback
 from botorch_bkb.runs.evaluation import Answer, Evaluator, EvaluatorLostError
 from botorch_bkb.runs.failures import FailurePolicy
@@ -176,6 +176,9 @@ class Loop:
                 points = []
             except ConvergedError as error:
                 self.stop(f"converged: {error}")
+                return 0.0
+            except FinishedError as error:
+                self.stop(f"finished: {error}")
                 return 0.0
             seconds = time.perf_counter() - start
             self._asking += seconds

@@ -8,7 +8,7 @@ import torch
 from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.journal import Event, Journal, JournalError
-from botorch_bkb.optimizers import BatchCompleteError, Optimizer
+from botorch_bkb.optimizers import BatchCompleteError, FinishedError, Optimizer
 from botorch_bkb.runs.points import UNKNOWN, tell
 from botorch_bkb.runs.record import RunRecord, as_reward, measured, read_record
 
@@ -92,7 +92,7 @@ def _repeated(event: Event, optimizer: Optimizer, record: RunRecord) -> bool:
         return True
     try:
         suggestion = optimizer.ask(event.requested)
-    except BatchCompleteError:
+    except (BatchCompleteError, FinishedError):
         return not points
     return suggestion.ids == tuple(point.id for point in points) and all(
         torch.equal(x, point.x) for x, point in zip(suggestion.X, points, strict=True)

@@ -67,7 +67,7 @@ class DictionaryState:
         return DictionaryState(self.coins)
 
     def reordered(self, order: Tensor) -> DictionaryState:
-        r"""Return the state for a history whose rows have another order."""
+        r"""Return the state for a history whose rows have another order, or for some of them."""
         return replace(self, coins=self.coins[order] if len(self.coins) else self.coins)
 
 
@@ -123,6 +123,10 @@ class TreeState:
         root = PartitionTree.over(bounds)
         return cls(root, torch.zeros_like(root.parent))
 
+    def unpruned(self) -> TreeState:
+        r"""Return the same cells for another belief, whose bounds prune none of them."""
+        return replace(self, tree=self.tree.restored())
+
     def restored(self) -> TreeState:
-        r"""Return the same cells for other bounds: none is pruned, and their radii are unknown."""
-        return TreeState(self.tree.restored(), self.rows)
+        r"""Return the same cells for other hyperparameters: unpruned, and with unknown radii."""
+        return replace(self.unpruned(), radii=None)

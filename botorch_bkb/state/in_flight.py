@@ -9,6 +9,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from botorch_bkb.state.observations import Results
+from botorch_bkb.state.stage import Stage
 
 #: The number of points given up that later picks take into account.
 MOST_GIVEN_UP = 100
@@ -44,6 +45,7 @@ class InFlight:
         given_up: Rows of the last points that were given up.
         next_id: The id of the next point asked.
         batch: The batch being asked, if any.
+        stage: How far an elimination in fixed batches has come, if there is one.
     """
 
     design_seed: int
@@ -52,6 +54,7 @@ class InFlight:
     given_up: tuple[int, ...] = ()
     next_id: int = 0
     batch: BatchRecord | None = None
+    stage: Stage | None = None
 
     @property
     def rows(self) -> dict[int, int]:
@@ -112,6 +115,7 @@ class InFlight:
             next_id=self.next_id + len(pending),
             designed=self.designed + (len(picks) if is_design else 0),
             batch=None if ends_batch else record._replace(picks=(*record.picks, *picks)),
+            stage=self.stage and self.stage.with_asked([p.row for p in pending.values()]),
         )
 
     def answered(self, results: Results) -> InFlight:
@@ -122,6 +126,7 @@ class InFlight:
             pending={id_: p for id_, p in self.pending.items() if id_ not in answered},
             given_up=tuple(row for row in self.given_up if row not in rows),
             batch=None,
+            stage=self.stage and self.stage.with_results(results),
         )
 
     def with_given_up(self, ids: Collection[int], rows: Sequence[int]) -> InFlight:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_bkb.models.history import History
+from botorch_bkb.models.history import LEAST_WEIGHT, History
 from botorch_bkb.rows import take_rows
 
 
@@ -111,13 +111,16 @@ class Observations:
         r"""Return the observations with more skipped steps, or fewer if ``change`` is negative."""
         return replace(self, num_skipped=self.num_skipped + change)
 
-    def with_results(self, results: Results, is_informative: Tensor, discard: bool) -> Observations:
+    def with_results(
+        self, results: Results, is_informative: Tensor, discard: bool, retention: float = 1.0
+    ) -> Observations:
         r"""Return the observations with more results.
 
         Args:
             results: The results.
             is_informative: ``q`` booleans.
             discard: Whether uninformative results are left out of the belief.
+            retention: The factor by which weights fall with every result in the belief.
         """
         believed = results.part(is_informative) if discard else results
         after = replace(
@@ -131,5 +134,20 @@ class Observations:
             after = replace(after, informative=rows)
         if len(believed.rows) == 0:
             return after
-        history = self.history.with_pulls(believed.rows, believed.rewards, believed.weights)
+        history, weights = self.history, believed.weights
+        if retention < 1:
+            history = history.decayed(retention ** len(weights))
+            age = torch.arange(len(weights) - 1, -1, -1, device=weights.device, dtype=weights.dtype)
+            weights = (weights * retention**age).clamp_min(LEAST_WEIGHT)
+        history = history.with_pulls(believed.rows, believed.rewards, weights)
         return replace(after, history=history, newest=int(believed.rows[-1]))
+
+    def without(self, dropped: Tensor) -> Observations:
+        r"""Return the observations without some rows of the history.
+
+        Args:
+            dropped: Booleans, one per row of the history.
+        """
+        history = self.history.without(dropped)
+        informative = self.informative[torch.isin(self.informative, history.rows)]
+        return replace(self, history=history, informative=informative)

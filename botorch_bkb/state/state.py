@@ -26,6 +26,7 @@ from botorch_bkb.state.components import (
 )
 from botorch_bkb.state.in_flight import BatchRecord, InFlight, Pending
 from botorch_bkb.state.observations import Observations
+from botorch_bkb.state.stage import Stage
 from botorch_bkb.units import RewardUnits, UnitCube
 
 Part = TypeVar("Part")
@@ -77,7 +78,7 @@ class State:
     def to_dict(self) -> dict[str, Any]:
         r"""Return numbers, strings, lists and tensors: safe to load with ``weights_only=True``."""
         in_flight, model, batch = self.in_flight, self.model, self.in_flight.batch
-        tree = self.tree
+        tree, stage = self.tree, self.in_flight.stage
         return {
             "observations": {**by_name(self.observations), "history": by_name(self.history)},
             "in_flight": {
@@ -85,6 +86,7 @@ class State:
                 "pending": [[id_, *point] for id_, point in in_flight.pending.items()],
                 "given_up": list(in_flight.given_up),
                 "batch": None if batch is None else [as_list(value) for value in batch],
+                "stage": None if stage is None else {**by_name(stage), "asked": list(stage.asked)},
             },
             "model": {
                 "kernel": dict(model.hyper.kernel.state_dict()),
@@ -127,6 +129,7 @@ class State:
                     "pending": {id_: Pending(*point) for id_, *point in in_flight["pending"]},
                     "given_up": tuple(in_flight["given_up"]),
                     "batch": batch,
+                    "stage": restored_stage(in_flight.get("stage")),
                 },
             ),
             model=restored_model(saved["model"], kernel),
@@ -149,6 +152,11 @@ def restored(kind: type[Part], saved: dict[str, Any]) -> Part:
 def restored_tree(saved: dict[str, Any]) -> TreeState:
     r"""Restore the cells of a tree."""
     return restored(TreeState, {**saved, "tree": restored(PartitionTree, saved["tree"])})
+
+
+def restored_stage(saved: dict[str, Any] | None) -> Stage | None:
+    r"""Restore the stage of an elimination; None where there is none."""
+    return None if saved is None else restored(Stage, {**saved, "asked": tuple(saved["asked"])})
 
 
 def restored_model(saved: dict[str, Any], kernel: Kernel) -> ModelState:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from botorch_bkb import confidence
+from tests.problems import rbf
 
 
 def test_bkb_theorem_2():
@@ -91,3 +92,28 @@ def test_the_width_of_the_exact_posterior():
 def test_what_noise_exceeds_in_no_step():
     # log(9.869604 * 25 / 0.3) = log 822.467 = 6.712309; 0.5 * sqrt(13.424618).
     assert confidence.noise_over_time(5, 0.5, 0.1) == pytest.approx(1.831981, abs=1e-5)
+
+
+def test_the_width_of_points_that_do_not_depend_on_the_noise():
+    # sqrt(0.25 * 16 + 2 * 0.25 * log(2 * 60 / 0.1)), log 1200 = 7.090077
+    given = {"noise_var": 0.25, "noise_bound": 0.5, "norm_bound": 4.0, "delta": 0.1}
+    got = confidence.non_adaptive(60, **given)
+    assert got == pytest.approx(math.sqrt(4 + 0.5 * 7.090077), abs=1e-6)
+    # Vakili et al. add the two terms.
+    assert got < 0.5 * 4 + 0.5 * math.sqrt(2 * 7.090077)
+
+
+def test_the_two_steps_of_its_proof():
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        X, x, C = (torch.rand(n, 2, generator=generator).double() for n in (12, 1, 5))
+        h = torch.randn(5, generator=generator).double()
+        norm, noise = (h @ rbf(C, C) @ h).sqrt(), 0.3
+        a = torch.linalg.solve(rbf(X, X) + noise * torch.eye(12).double(), rbf(X, x)).squeeze()
+        var = (1 - rbf(x, X) @ a).squeeze()
+        bias = (a @ rbf(X, C) @ h - rbf(x, C) @ h).abs().squeeze()
+        rest = var - noise * a @ a
+        assert bias <= norm * rest.sqrt() + 1e-9
+        for level in (0.5, 2.0, 10.0):  # a bound on the noise, in units of sqrt(lambda)
+            total = norm * rest.sqrt() + level * noise**0.5 * a.norm()
+            assert total <= (norm**2 + level**2).sqrt() * var.sqrt() + 1e-9

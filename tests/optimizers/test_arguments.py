@@ -33,6 +33,7 @@ TRIED = {
     "covar_module": ({"noise_var": 0.1, "refit": False}, RBFKernel()),
     "noise_var": ({"covar_module": RBFKernel(), "refit": False}, 0.5),
     "refit": (GIVEN, True),
+    "half_life": (GIVEN, 3.0),
     "dictionary": (GIVEN, AllPoints()),
     "oversampling": (GIVEN, 0.01),
     "coupled": ({**GIVEN, "oversampling": 0.5}, False),
@@ -59,7 +60,13 @@ TRIED = {
     "num_children": (GIVEN, 2),
     "max_depth": ({**GIVEN, "norm_bound": 5.0}, 1),
     "radius": ({**GIVEN, "norm_bound": 5.0}, (0.1, 0.1)),
+    "budget": (GIVEN, 20),
+    "num_batches": (GIVEN, 20),
+    "batch_sizes": (GIVEN, "growing"),
+    "distinct": ({**GIVEN, "budget": 150}, False),
 }
+#: What a class cannot be constructed without.
+NEEDED = {"BatchedElimination": {"budget": 60}}
 #: Where a class needs another trial.
 EXCEPTIONS = {
     ("AdaBKB", "bounds"): (GIVEN, 2 * BOUNDS),
@@ -79,7 +86,12 @@ def tried(name, argument):
     beside, value = EXCEPTIONS.get((name, argument), TRIED[argument])
     known = inspect.signature(ALGORITHMS[name]).parameters
     start = {"arms": ARMS} if "arms" in known else {"bounds": BOUNDS}
-    beside = {**start, "seed": 0, **{k: v for k, v in beside.items() if k in known}}
+    beside = {
+        **start,
+        **NEEDED.get(name, {}),
+        "seed": 0,
+        **{k: v for k, v in beside.items() if k in known},
+    }
     return beside, {**beside, argument: value}
 
 
@@ -185,6 +197,7 @@ def test_what_has_no_effect_is_refused(name, arguments, error, match):
     kind = ALGORITHMS[name]
     start = {} if "arms" in arguments else {"arms": ARMS}
     start = start if "arms" in inspect.signature(kind).parameters else {"bounds": BOUNDS}
+    start |= NEEDED.get(name, {})
     with pytest.raises(error, match=match):
         kind(**{**start, **arguments})
 

@@ -449,7 +449,7 @@ def test_results_with_noise_of_their_own():
 
 def test_no_theorem_covers_features():
     for rule in (QFF, RFF):
-        assert theory_for(rule) is None and paper_for(rule, OneAtATime()) is None
+        assert theory_for(rule, OneAtATime()) is None and paper_for(rule, OneAtATime()) is None
         with pytest.raises(InputDataError, match="no theorem covers this dictionary"):
             BKB(Problem().arms, dictionary=rule, width="theory", norm_bound=1.0)
 

@@ -3,6 +3,7 @@ r"""The algorithms of the papers: each names its parts."""
 from botorch_bkb.optimizers.algorithms.ada_bbkb import AdaBBKB
 from botorch_bkb.optimizers.algorithms.ada_bkb import AdaBKB
 from botorch_bkb.optimizers.algorithms.ada_gp_ucb import AdaGPUCB
+from botorch_bkb.optimizers.algorithms.batched_elimination import BatchedElimination
 from botorch_bkb.optimizers.algorithms.bbkb import BBKB
 from botorch_bkb.optimizers.algorithms.bkb import BKB
 from botorch_bkb.optimizers.algorithms.compressed_ei import CompressedEI
@@ -18,8 +19,8 @@ from botorch_bkb.optimizers.optimizer import Optimizer
 ALGORITHMS: dict[str, type[Optimizer]] = {
     kind.__name__: kind
     for kind in (
-        BBKB, BKB, GPBUCB, GPUCB, AdaBBKB, AdaBKB, AdaGPUCB, CompressedEI, CompressedMPI,
-        CompressedUCB, EpsilonGreedy, MiniGPUCB,
+        BBKB, BKB, GPBUCB, GPUCB, AdaBBKB, AdaBKB, AdaGPUCB, BatchedElimination, CompressedEI,
+        CompressedMPI, CompressedUCB, EpsilonGreedy, MiniGPUCB,
     )
 }  # fmt: skip
 
@@ -32,6 +33,7 @@ __all__ = [
     "AdaBBKB",
     "AdaBKB",
     "AdaGPUCB",
+    "BatchedElimination",
     "CompressedEI",
     "CompressedMPI",
     "CompressedUCB",

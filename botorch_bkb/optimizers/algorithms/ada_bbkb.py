@@ -37,6 +37,8 @@ class AdaBBKB(Optimizer):
         covar_module: A gpytorch kernel, or None for BoTorch's default, fitted.
         noise_var: Noise variance of a reward, or None to have it fitted.
         refit: Whether hyperparameters are fitted. By default those that are not given are.
+        half_life: The number of observations after which a result counts half, where rewards
+            drift (:class:`~botorch_bkb.models.Surrogate`). None forgets nothing.
         dictionary: A dictionary rule, in place of the four arguments below.
         oversampling: ``q̄``: a pull enters the dictionary with probability ``min(1, q̄ tau)``; 2 by
             default. ``"theory"`` takes the theorem's value.
@@ -84,6 +86,7 @@ class AdaBBKB(Optimizer):
         covar_module: Kernel | None = None,
         noise_var: float | None = None,
         refit: bool | None = None,
+        half_life: float | None = None,
         dictionary: DictionaryRule | None = None,
         oversampling: float | str | None = None,
         coupled: bool = True,
@@ -109,7 +112,7 @@ class AdaBBKB(Optimizer):
         )
         super().__init__(
             domain,
-            model=Surrogate(covar_module, noise_var, refit),
+            model=Surrogate(covar_module, noise_var, refit, half_life),
             dictionary=as_dictionary(
                 domain,
                 dictionary,

@@ -30,6 +30,8 @@ class GPBUCB(Optimizer):
         covar_module: A gpytorch kernel, or None for BoTorch's default, fitted.
         noise_var: Noise variance of a reward, or None to have it fitted.
         refit: Whether hyperparameters are fitted. By default those that are not given are.
+        half_life: The number of observations after which a result counts half, where rewards
+            drift (:class:`~botorch_bkb.models.Surrogate`). None forgets nothing.
         max_dictionary: The largest dictionary. The highest scores are kept, with a warning.
         width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, ``"paper"``, a
             number of posterior standard deviations, or a function
@@ -72,6 +74,7 @@ class GPBUCB(Optimizer):
         covar_module: Kernel | None = None,
         noise_var: float | None = None,
         refit: bool | None = None,
+        half_life: float | None = None,
         max_dictionary: int | None = None,
         width: str | float | Width | None = None,
         norm_bound: float | str | None = None,
@@ -97,7 +100,7 @@ class GPBUCB(Optimizer):
         )
         super().__init__(
             domain,
-            model=Surrogate(covar_module, noise_var, refit),
+            model=Surrogate(covar_module, noise_var, refit, half_life),
             dictionary=AllPoints(max_dictionary),
             confidence=Confidence(width, delta, norm_bound, noise_bound),
             batch=as_batch_rule(batch_rule, batch_threshold, max_batch_size),

@@ -45,7 +45,7 @@ def as_rows(asked, names=("x", "y")):
     return torch.tensor([[p[name] for name in names] for p in asked], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
+@pytest.mark.parametrize("algorithm", sorted({*ALGORITHMS} - {"BatchedElimination"}))
 def test_node_asks_what_the_bare_optimizer_asks(algorithm):
     is_tree = algorithm.startswith("Ada")
     options = {} if is_tree else QUICK
@@ -404,6 +404,7 @@ def test_a_changed_objective_is_refused():
     ("arguments", "message"),
     [
         ({"algorithm": "Nothing"}, "algorithm must be one of"),
+        ({"algorithm": "BatchedElimination"}, "which chooses among arms"),
         ({"bounds": BOUNDS}, "must not contain bounds"),
         ({"lookahead": 0}, "lookahead must be a positive integer"),
     ],
