@@ -19,7 +19,7 @@ from botorch_bkb import (
     RidgeLeverageSampling,
 )
 from botorch_bkb.acquisition import Greedy
-from botorch_bkb.batches import BatchRule, ProductRule, SumRule
+from botorch_bkb.batches import BatchRule, LocalRule, ProductRule, SumRule
 from botorch_bkb.confidence import Confidence
 from botorch_bkb.domains import Arms, Tree
 from botorch_bkb.encoding import decode, encode
@@ -126,7 +126,7 @@ def test_arguments_are_shown_where_they_differ_from_their_defaults():
         "dictionary": RidgeLeverageSampling(8.0),
         "width": "theory",
         "norm_bound": 2.0,
-        "batch": SumRule(3.0),
+        "batch": LocalRule(3.0),
         "acquisition": optimizer.parts.acquisition,
         "seed": 5,
     }
