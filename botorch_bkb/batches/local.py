@@ -28,10 +28,10 @@ class LocalRule(ThresholdRule):
     ``residual(x)^(1/2)``. Residuals do not fall then. So ``b_s`` lacks its second part, and
     ``(a'b_s)^2`` is at most ``c_s(x)^2``.
 
-    The first two bounds of the chain that fit are used. As long as ``1 + sum_s tau_fb(x_s)`` is at
-    most ``C~``, nothing else is computed. Then each pick adds its score to the last maximum until
-    the sum exceeds ``C~``, and only then are the covariances of the new picks needed, one column
-    of all arms per distinct pick.
+    Cost. As long as ``1 + sum_s tau_fb(x_s)`` is at most ``C~``, nothing else is computed. Then the
+    covariances of all arms with the picks so far are computed in one product. From there on a pick
+    adds at most its score to the bound of an arm. So only arms whose last bound is that close to
+    ``C~`` are examined, and all of them again when these become many.
 
     Over a box and over a tree, points are picked that do not exist when the check is made. There
     the largest eigenvalue of the matrix ``c_s(x_r)`` of the picks takes the place of the maximum.

@@ -179,6 +179,7 @@ class Picks:
         return fall
 
     def _examined(self, limit: float) -> float:
+        r"""Return a number that exceeds ``limit`` just if the maximum does, by the cheapest way."""
         if self.everywhere:
             return self._largest_eigenvalue(self.covariance())
         near = torch.nonzero(self._falls > limit - self._since).squeeze(-1)
@@ -201,10 +202,6 @@ class Picks:
             return fall
         bound = self._largest_eigenvalue(C)
         return bound if bound <= limit else None
-
-    def _passed(self, top: float) -> float:
-        self._top, self._since, self._waiting = top, 0.0, {}
-        return top
 
     def _largest_eigenvalue(self, C: Tensor) -> float:
         root = self.counts.sqrt()

@@ -1,8 +1,8 @@
 r"""Batch rules: they decide when a batch is complete and feedback is needed.
 
-Each pick spends a part of the batch's limit. A rule defines the limit, what a pick spends, and how
-often a pick is repeated. Scores are ``tau_fb(x) = var(x) / lambda`` under the model at the start of
-the batch.
+Each pick spends a part of the batch's limit. A rule defines the limit, what a pick spends, what all
+picks spend together, and how often a pick is repeated. Scores are ``tau_fb(x) = var(x) / lambda``
+under the model at the start of the batch.
 
 References:
     Calandriello et al.: Near-linear time Gaussian process optimization with adaptive batching

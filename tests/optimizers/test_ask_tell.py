@@ -101,7 +101,7 @@ class TestTell:
         torch.testing.assert_close(whole.table.mean(), parts.table.mean())
 
     def test_stragglers_count_as_picked(self, problem):
-        optimizer = warm(problem)
+        optimizer = warm(problem, batch_rule="sum")
         first = optimizer.ask()
         optimizer.tell(first[:1], problem.rewards(first[:1].indices))
         second = optimizer.ask()
