@@ -84,7 +84,7 @@ def sobol(problem: Problem, steps: int, seed: int) -> Run:
 
 
 #: Nodes of the quadrature in each dimension, by the number of dimensions.
-NODES = {1: 100, 2: 24, 3: 10}
+NODES = {1: 500, 2: 24, 3: 10}
 
 
 def with_features(bounds: Tensor, seed: int, acquisition: str) -> Optimizer:

@@ -96,7 +96,8 @@ def growth(options: Options, report: Report, record: Callable[..., None]) -> Non
         for i, name in enumerate(METHODS):
             values = torch.tensor([least[name, n] for n in counts]).mT.numpy()
             band(axes[0, 0], values, name, f"C{i}", torch.tensor(counts).numpy())
+        axes[0, 0].lines[1].set_linestyle("--")  # it lies on the first
         axes[0, 0].set(xscale="log", xlabel="observations", ylabel="least sd over the exact one")
         axes[0, 0].set_ylim(0, 1.05)
         axes[0, 0].grid(alpha=0.3)
-        axes[0, 0].legend(fontsize=7)
+        axes[0, 0].figure.legend(loc="outside upper center", ncols=3, fontsize=7)

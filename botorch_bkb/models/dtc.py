@@ -34,7 +34,7 @@ from linear_operator.operators import LowRankRootLinearOperator
 from torch import Tensor
 
 from botorch_bkb.belief import Belief
-from botorch_bkb.dictionaries import DictionaryRule, covers
+from botorch_bkb.dictionaries import DictionaryRule, FourierFeatures, covers
 from botorch_bkb.linalg import map_tensors
 from botorch_bkb.models.appendable import Observations, detached
 from botorch_bkb.models.prior import EmbeddedRows, NystromPrior
@@ -139,10 +139,15 @@ class DTCGP(SparseGP):
             input_transform=input_transform,
             dictionary=dictionary,
         )
+        if isinstance(self._rule, FourierFeatures):
+            self._use_features(train_X, is_default=covar_module is None)
+
+    def _use_features(self, train_X: Tensor, is_default: bool) -> None:
+        r"""Replace the kernel by that of the features."""
         with torch.no_grad():
             X = self.transform_inputs(train_X)
         self.covar_module = self._rule.belief_kernel(self.covar_module, X)
-        if self._has_features and covar_module is None:  # the default kernel, for subset_output
+        if is_default:  # for ``subset_output``
             places = self._subset_batch_dict
             places["covar_module.base_kernel.raw_lengthscale"] = places.pop(
                 "covar_module.raw_lengthscale"
