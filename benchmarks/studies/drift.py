@@ -5,7 +5,7 @@ whose argument moves: a circle of radius 0.3 of the square's side is passed once
 the function jumps twice to another place. The noise is 0.1 of the standard deviation. BKB picks
 2,000 arms one by one, with hyperparameters given (those fitted to the function at rest) or fitted
 along the way. Regret is measured against the best arm at each step, and divided by the uniform
-policy's. About half an hour with one process.
+policy's. About an hour with one process.
 """
 
 from __future__ import annotations
