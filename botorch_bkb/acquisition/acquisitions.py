@@ -214,6 +214,7 @@ NAMED: dict[str, Acquisition] = {
     "pi": PI(),
     "thompson": Thompson(),
     "greedy": Greedy(),
+    "explore": PureExploration(),
 }
 
 

@@ -9,8 +9,10 @@ from botorch.acquisition.analytic import LogExpectedImprovement
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.exceptions.errors import InputDataError
 from botorch.models.deterministic import GenericDeterministicModel
+from gpytorch.kernels import RBFKernel
 from torch.distributions import Normal
 
+from botorch_bkb import BKB, GPBUCB
 from botorch_bkb.acquisition import (
     EI,
     MPI,
@@ -145,3 +147,35 @@ def test_a_rule_of_ones_own_is_used():
     optimizer = Optimizer(Arms(torch.eye(4, dtype=torch.float64)), acquisition=Least(), seed=0)
     optimizer.tell([0, 1, 2, 3], [0.0, 1.0, -5.0, 2.0])
     assert optimizer.ask().indices.tolist() == [2]
+
+
+def test_exploration_picks_the_largest_variance_given_the_picks_before():
+    X = torch.rand(40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.3
+    options = {"covar_module": kernel, "noise_var": 0.1, "batch_threshold": 1e3, "seed": 0}
+    optimizer = GPBUCB(X, acquisition="explore", **options)
+    optimizer.tell([3, 8], [100.0, -100.0])
+    picks = optimizer.ask(6).indices.tolist()
+    K = kernel(X).to_dense().detach()
+    seen = [3, 8]
+    for pick in picks:
+        inner = K[seen][:, seen] + 0.1 * torch.eye(len(seen), dtype=torch.float64)
+        var = K.diagonal() - (K[:, seen] * torch.linalg.solve(inner, K[seen]).mT).sum(-1)
+        assert pick == int(var.argmax())
+        seen.append(pick)
+
+
+def test_exploration_over_a_box_ignores_the_rewards():
+    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    asked = []
+    for scale in (1.0, -5.0):
+        kernel = RBFKernel().double()
+        kernel.lengthscale = 0.2
+        optimizer = BKB(
+            bounds=bounds, covar_module=kernel, noise_var=0.1, acquisition="explore", seed=0
+        )
+        X = torch.tensor([[0.1], [0.2], [0.6], [0.7]], dtype=torch.float64)
+        optimizer.tell(X, scale * X)
+        asked.append(float(optimizer.ask().X))
+    assert asked[0] == pytest.approx(asked[1], abs=1e-3) == pytest.approx(1.0, abs=1e-2)

@@ -44,9 +44,9 @@ class MiniGPUCB(Optimizer):
         batch_threshold: ``C``: a choice is held while standard deviations fall by no more than
             this.
         max_batch_size: The largest number of points in a batch.
-        acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``, a
-            function that makes a BoTorch acquisition function of a model, over a box also a class
-            of BoTorch's, or an :class:`~botorch_bkb.acquisition.Acquisition`.
+        acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``,
+            ``"explore"``, a function that makes a BoTorch acquisition function of a model, over a
+            box also a class of BoTorch's, or an :class:`~botorch_bkb.acquisition.Acquisition`.
         num_initial: Points of the initial design over a box; ``2 d + 2`` by default.
         discrete_dims: Coordinates of a box that take only some values, ``{i: values}``.
         acquisition_options: Arguments of BoTorch's ``optimize_acqf`` over a box, constraints and
