@@ -233,6 +233,7 @@ class AdaRun:
         self.children, self.max_depth = children, depth or 8 * bounds.shape[-1]
         self.lower, self.upper = [bounds[0].tolist()], [bounds[1].tolist()]
         self.parent, self.depth, self.leaf = [0], [0], [True]
+        self.pruned: set[int] = set()
         self.X, self.y = bounds[:0], bounds[:0, 0]
 
     def centre(self, cell: int) -> Tensor:
@@ -294,12 +295,15 @@ class AdaRun:
     def next_batch(self, S: Tensor, width: float, threshold: float | None = None) -> Tensor:
         r"""Picks until ``1 + sum tau > threshold``; a single one without a threshold.
 
-        Leaves whose index is below the best lower bound when the batch begins are left out.
+        Leaves whose index is below the best lower bound when the batch begins are pruned for good;
+        if these are all, then bounds did not hold, and all leaves are looked at again.
         """
         best = max(mean - width * sd for mean, sd in zip(*self.moments(S, []), strict=True))
         leaves = [c for c, is_leaf in enumerate(self.leaf) if is_leaf]
         start = self.indices(S, width, [])
-        alive = [c for c in leaves if start[c] >= best] or leaves
+        above = [c for c in leaves if start[c] >= best]
+        alive = [c for c in above if c not in self.pruned] or above or leaves
+        self.pruned = set(leaves) - set(alive)
         picks: list[Tensor] = []
         spent = 1.0
         while True:
