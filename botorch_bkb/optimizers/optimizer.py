@@ -348,7 +348,8 @@ class Optimizer(OptimizerBase):
 
         If all intervals hold, no point is better by more than the one with that lower bound. For a
         width with a guarantee they hold with probability ``1 - delta``. Over a box the highest
-        bound is the highest one that BoTorch's optimizer finds.
+        bound is the highest one that BoTorch's optimizer finds. Over a tree it is the highest index
+        of the leaves that were not pruned: the maximum is in one of them.
         """
         state, table, width = self._state, self._table(), self.width_now
         rows = self.domain.candidates(state.history.rows)

@@ -38,25 +38,6 @@ def test_leaves_are_pruned_for_good(algorithm):
     assert len(tree.pruned) > 20
 
 
-def test_what_is_below_the_best_lower_bound_is_pruned_and_nothing_else():
-    optimizer = AdaBKB(bounds=BOX, **given(width=1.0))
-    pruned = 0
-    for _ in range(40):
-        old = optimizer.tree
-        mean, var = optimizer.table.moments()
-        rows = batch_of(optimizer).rows[: len(old)]
-        lower = float((mean - var.sqrt())[rows].max())
-        batch = batch_of(optimizer)
-        new = batch.cells
-        index = batch._index_of(torch.arange(len(old)))
-        kept = old.leaves[index[old.leaves] >= lower]
-        assert torch.equal(new.leaves, kept)
-        pruned += len(new.pruned) - len(old.pruned)
-        suggestion = optimizer.ask()
-        optimizer.tell(suggestion, sines(suggestion.X))
-    assert pruned > 10
-
-
 @pytest.mark.parametrize("algorithm", ALL)
 def test_the_cell_of_the_maximum_is_kept_by_widths_with_a_guarantee(algorithm):
     failures, pruned, runs = 0, 0, 8
