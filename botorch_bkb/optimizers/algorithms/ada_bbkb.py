@@ -21,7 +21,8 @@ class AdaBBKB(Optimizer):
     r"""Ada-BKB in batches: BBKB's rule inside the tree.
 
     Means are fixed within a batch, and variances fall with every pick as if it had been observed.
-    Cells are split while picking, and pruned when a batch begins. The batch is complete when ``1 + sum tau > batch_threshold``.
+    Cells are split while picking, and pruned when a batch begins. The batch is complete when
+    ``1 + sum tau > batch_threshold``.
 
     What is proved: by BBKB's Lemma 4 no variance falls by more than ``batch_threshold`` within a
     batch. So with BBKB's width (``width="theory"``) all indices are bounds at every pick, and
