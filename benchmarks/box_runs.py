@@ -14,7 +14,7 @@ from torch import Tensor
 
 from benchmarks.peers.stock import QLOGNEI, play_qlognei
 from benchmarks.problems.functions import Problem, grid
-from botorch_bkb import BBKB, BKB, GPUCB, AdaBBKB, AdaBKB, AllPoints, QuadratureFeatures
+from botorch_bkb import BBKB, BKB, GPUCB, AdaBBKB, AdaBKB, AdaGPUCB, QuadratureFeatures
 from botorch_bkb.domains import Tree
 from botorch_bkb.optimizers import Optimizer
 
@@ -34,7 +34,7 @@ class Run(NamedTuple):
     regret: np.ndarray  #: regret of each evaluation
     simple: np.ndarray  #: simple regret of the recommendation after each batch
     seconds: np.ndarray  #: cumulative time of the optimizer on one core
-    cells: int  #: number of leaves of the tree, 0 without a tree
+    cells: int  #: number of leaves of the tree that were not pruned, 0 without a tree
 
 
 def with_optimizer(make: Callable[[Tensor, int], Optimizer]) -> Callable[..., Run]:
@@ -107,9 +107,7 @@ METHODS: dict[str, Callable[..., Run]] = {
         lambda b, seed: AdaBKB(bounds=b, seed=seed, radius=(1.0, 0.5))
     ),
     "AdaBBKB": with_optimizer(lambda b, seed: AdaBBKB(bounds=b, seed=seed)),
-    "AdaGP-UCB": with_optimizer(
-        lambda b, seed: AdaBKB(bounds=b, seed=seed, dictionary=AllPoints())
-    ),
+    "AdaGP-UCB": with_optimizer(lambda b, seed: AdaGPUCB(bounds=b, seed=seed)),
     "BKB on a grid": with_optimizer(lambda b, seed: BKB(grid(b, 2000), seed=seed)),
     "Sobol": sobol,
     QLOGNEI: qlognei,

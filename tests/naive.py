@@ -253,6 +253,7 @@ class AdaRun:
         self.children, self.max_depth = children, depth or 8 * bounds.shape[-1]
         self.lower, self.upper = [bounds[0].tolist()], [bounds[1].tolist()]
         self.parent, self.depth, self.leaf = [0], [0], [True]
+        self.pruned: set[int] = set()
         self.X, self.y = bounds[:0], bounds[:0, 0]
 
     def centre(self, cell: int) -> Tensor:
@@ -324,12 +325,15 @@ class AdaRun:
         r"""Picks until ``1 + sum tau > threshold``; a single one without a threshold.
 
         By the rule ``"local"`` the largest eigenvalue takes the place of the sum. Leaves whose
-        index is below the best lower bound when the batch begins are left out.
+        index is below the best lower bound when the batch begins are pruned for good. If these are
+        all, then bounds did not hold, and all leaves are looked at again.
         """
         best = max(mean - width * sd for mean, sd in zip(*self.moments(S, []), strict=True))
         leaves = [c for c, is_leaf in enumerate(self.leaf) if is_leaf]
         start = self.indices(S, width, [])
-        alive = [c for c in leaves if start[c] >= best] or leaves
+        above = [c for c in leaves if start[c] >= best]
+        alive = [c for c in above if c not in self.pruned] or above or leaves
+        self.pruned = set(leaves) - set(alive)
         picks: list[Tensor] = []
         spent = 1.0
         while True:

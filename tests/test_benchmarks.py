@@ -13,6 +13,7 @@ import torch
 
 from benchmarks.__main__ import STUDIES, main
 from benchmarks.problems.bandits import load
+from benchmarks.problems.functions import FUNCTIONS, Problem
 
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
@@ -79,3 +80,16 @@ def test_tables_are_read(tables):
     cube = load("cadata", tables, 0.5, in_unit_cube=True).arms
     assert torch.equal(cube.amin(0), torch.zeros(8).double())
     assert torch.equal(cube.amax(0), torch.ones(8).double())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_maximum_is_at_the_centre_of_its_box(name):
+    problem = Problem(name)
+    best = problem.f.optimizers.to(torch.float64)
+    torch.testing.assert_close(
+        problem.value(best), torch.full((len(best),), problem.best).double(), atol=1e-4, rtol=1e-4
+    )
+    low, high = problem.bounds
+    assert (best > low).all() and (best < high).all()
+    place = (best - low) / (high - low)
+    assert ((place - 0.5).abs().amax(-1) > 0.04).all()

@@ -72,11 +72,20 @@ def as_radius(radius: str | tuple[float, float] | Radius) -> tuple[Radius, bool]
 class Tree(BoundedDomain):
     r"""A box that is cut into ever smaller cells.
 
+    The depth limit ``h_max`` is a number that is fixed before a run. Confidence bounds with a
+    guarantee hold at all points of the box at once, so that indices are bounds whatever the limit.
+    The regret bound of Ada-BKB needs a limit that suits the horizon: a cell at the limit is
+    evaluated even where its uncertainty is smaller than the cell, ``width sd <= V``. So ``V`` at
+    the limit is what an evaluation may lose for ever, and what ``gap()`` does not fall below. The
+    paper takes ``h_max`` of order ``log T``, for which this is of order ``1 / sqrt(T)``. By default
+    the limit is ``8 d``: where all sides are cut equally often, each of them is then shorter by a
+    factor of ``num_children^8``, 6,561 by default.
+
     Args:
         bounds: A ``2 x d`` tensor: the lower and the upper corner.
         num_children: ``N``, the number of cells into which a cell is split. With an odd number the
             cell in the middle keeps its parent's centre.
-        max_depth: Cells of this depth are not split; ``8 d`` by default.
+        max_depth: ``h_max``: cells of this depth are not split; ``8 d`` by default.
         radius: How far a function of norm one varies within a cell: ``"kernel"`` (``d_k`` from the
             centre to the farthest corner), ``(v1, rho)`` for the paper's ``g(v1 rho^h)``, or a
             function ``(tree, ids, metric)`` of the corners and depths of cells.
@@ -114,5 +123,5 @@ class Tree(BoundedDomain):
 
     @property
     def depth_limit(self) -> int:
-        r"""The depth from which cells are not split."""
+        r"""``h_max``, the depth from which cells are not split, fixed for the whole run."""
         return self.max_depth or 8 * self.dim

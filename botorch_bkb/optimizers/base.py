@@ -107,7 +107,10 @@ class OptimizerBase:
 
     @property
     def tree(self) -> PartitionTree:
-        r"""The cells into which a box is cut so far, where it is searched through a tree."""
+        r"""The cells into which a box is cut so far, where it is searched through a tree.
+
+        Its ``leaves`` may have the maximum, and those that were ``pruned`` do not, if bounds hold.
+        """
         if not isinstance(self.domain, Tree):
             raise UnsupportedError(
                 f"{type(self).__name__} has no tree: use AdaBKB, AdaBBKB or AdaGPUCB, or the "

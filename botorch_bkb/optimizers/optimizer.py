@@ -371,7 +371,8 @@ class Optimizer(OptimizerBase):
 
         If all intervals hold, no point is better by more than ``best(by="lower")``. For a
         width with a guarantee they hold with probability ``1 - delta``. Over a box the highest
-        bound is the highest one that BoTorch's optimizer finds.
+        bound is the highest one that BoTorch's optimizer finds. Over a tree it is the highest index
+        of the leaves that were not pruned: the maximum is in one of them.
         """
         state, table, width = self._state, self._table(), self.width_now
         stage = state.in_flight.stage

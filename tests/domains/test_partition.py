@@ -120,6 +120,47 @@ def test_leaves_split_together_are_those_split_one_by_one(case):
         assert torch.equal(values, getattr(together, name))
 
 
+@given(trees(), st.integers(1, 6), st.integers(0, 10**6))
+def test_cells_split_with_their_own_children_are_those_split_one_by_one(case, splits, seed):
+    tree, N = case
+    one_by_one, ids, corners = tree, [], []
+    for i in range(splits):
+        leaves = one_by_one.leaves
+        cell = leaves[(seed + i) % len(leaves)].unsqueeze(0)
+        axis = one_by_one.longest_sides(cell, euclidean)
+        corners.append(one_by_one.slices(cell, axis, N))
+        one_by_one = one_by_one.with_children(cell, *corners[-1])
+        ids.append(cell)
+    lower, upper = (torch.cat(parts) for parts in zip(*corners, strict=True))
+    together = tree.with_children(torch.cat(ids), lower, upper, GrowingRows())
+    for name, values in one_by_one.to_dict().items():
+        assert torch.equal(values, getattr(together, name))
+
+
+@given(trees())
+def test_leaves_kept_and_pruned_tile_the_box(case):
+    tree, _ = case
+    leaves = tree.leaves
+    some = tree.pruned_to(leaves[::2])
+    assert torch.equal(some.leaves, leaves[::2]) and torch.equal(some.pruned, leaves[1::2])
+    assert torch.equal(some.is_leaf, tree.is_leaf) and not tree.is_pruned.any()
+    # Which leaves are kept does not depend on which were pruned before.
+    assert torch.equal(some.pruned_to(leaves[1:]).pruned, leaves[:1])
+    assert torch.equal(some.restored().leaves, leaves)
+
+
+@pytest.mark.parametrize("ids", [[0], [2], [4], [1, 7], [1, 3, 7]])
+def test_what_is_no_leaf_cannot_be_split(ids):
+    tree = PartitionTree.over(box([0.0], [1.0])).split(0, 0, 3)
+    tree = tree.pruned_to(torch.tensor([1, 3]))
+    cells = torch.tensor(ids)
+    if ids == [1, 3, 7]:  # the first child of 3, which is split before it
+        assert len(tree.with_children(cells, *(torch.zeros(3, 3, 1) for _ in range(2)))) == 13
+        return
+    with pytest.raises(InputDataError, match="Only leaves can be split"):
+        tree.with_children(cells, *(torch.zeros(len(ids), 3, 1) for _ in range(2)))
+
+
 @given(boxes(), st.integers(2, 9), st.integers(0, 5))
 def test_slices_are_equal(bounds, N, axis):
     axis %= bounds.shape[-1]

@@ -144,3 +144,19 @@ class TestRadii:
 
         with pytest.raises(InputDataError, match="A radius must"):
             AdaBKB(bounds=BOX, radius=radius, seed=0).ask()
+
+
+def test_the_gap_does_not_fall_below_the_variation_at_the_depth_limit():
+    optimizer = AdaBKB(
+        bounds=BOX, max_depth=3, norm_bound=1.0, width=2.0, covar_module=rbf(0.4, 0.4),
+        noise_var=1e-4, seed=0,
+    )  # fmt: skip
+    for _ in range(60):
+        suggestion = optimizer.ask()
+        optimizer.tell(suggestion, torch.sin(4 * suggestion.X).sum(-1) / 4)
+    tree = optimizer.tree
+    radii = kernel_radius(tree, tree.leaves, kernel_metric(rbf(0.4, 0.4)))
+    assert int(tree.depth.max()) == 3 and optimizer.gap() >= float(radii.min())
+    # A cell at the limit is evaluated even though its uncertainty is smaller than the cell.
+    var = optimizer.table.variance()
+    assert 2 * float(var[optimizer.history.rows].min().sqrt()) < float(radii.min())

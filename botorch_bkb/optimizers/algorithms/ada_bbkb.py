@@ -21,7 +21,8 @@ class AdaBBKB(Optimizer):
     r"""Ada-BKB in batches: BBKB's rule inside the tree.
 
     Means are fixed within a batch, and variances fall with every pick as if it had been observed.
-    Cells are split while picking. The batch is complete when ``1 + sum tau > batch_threshold``.
+    Cells are split while picking, and pruned when a batch begins. The batch is complete when
+    ``1 + sum tau > batch_threshold``.
 
     What is proved: by BBKB's Lemma 4 no variance falls by more than ``batch_threshold`` within a
     batch. So with ``width="theory"`` all indices are bounds at every pick, and :meth:`gap` holds as
@@ -31,7 +32,7 @@ class AdaBBKB(Optimizer):
     Args:
         bounds: A ``2 x d`` tensor, the corners of the box.
         num_children: ``N``, the number of cells into which a cell is split.
-        max_depth: Cells of this depth are not split; ``8 d`` by default.
+        max_depth: ``h_max``: cells of this depth are not split; ``8 d`` by default.
         radius: How far a function of norm one varies within a cell: ``"kernel"``, ``(v1, rho)``, or
             a function (:class:`~botorch_bkb.domains.Tree`).
         covar_module: A gpytorch kernel, or None for BoTorch's default, fitted.

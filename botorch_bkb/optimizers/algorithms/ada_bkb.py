@@ -31,19 +31,30 @@ class AdaBKB(Optimizer):
     evaluated at its centre otherwise. An evaluation costs ``O(cells m)``, splitting a cell
     ``O(num_children m^2)``, and no acquisition function is maximised.
 
+    A cell whose index is below the lower bound of some centre is pruned: while bounds hold, the
+    maximum is not in it. It is neither split nor evaluated any more. When hyperparameters are
+    fitted anew or the norm is doubled, bounds of earlier beliefs no longer count, and all cells are
+    looked at again. With widths that are heuristic a cell may be pruned wrongly until then.
+
     What is proved: with ``width="theory"``, given kernel and noise and ``norm_bound`` a bound on
-    the norm, all indices are bounds with probability ``1 - delta``, and :meth:`gap` bounds the
-    regret of the point of best lower bound. The paper also proves that the regret is sublinear,
-    with ``oversampling="theory"`` and ``coupled=False``. With the kernel's own radius this holds
-    for every function of that norm. The kernel must then fall with the distance in each
-    coordinate, as RBF and Matern kernels do. The radius shrinks slowly in many dimensions, since a
-    split shortens one side only. The paper's ``(v1, rho)`` shrinks as fast as you say, and is valid
-    if you are right.
+    the norm, all indices are bounds with probability ``1 - delta``, no cell with the maximum is
+    pruned, and :meth:`gap` bounds the regret of ``best(by="lower")``. The paper also proves that
+    the regret is sublinear, with ``oversampling="theory"`` and ``coupled=False``. The regret bound
+    is for a horizon and a depth limit fixed beforehand (:class:`~botorch_bkb.domains.Tree`). At the
+    limit a cell is evaluated even if its uncertainty is smaller than the cell. So the bound on the
+    regret of an evaluation does not fall below ``V`` there, and neither does :meth:`gap`. For one
+    pick at most 1,000 cells are split, which the paper does not limit. Indices stay bounds.
+
+    With the kernel's own radius all this holds for every function of that norm. The kernel must
+    then fall with the distance in each coordinate, as RBF and Matern kernels do. The radius shrinks
+    slowly in many dimensions, since a split shortens one side only. The paper's ``(v1, rho)``
+    shrinks as fast as you say, and is valid if you are right. It decides the size of the tree, and
+    with it the cost of a step.
 
     Args:
         bounds: A ``2 x d`` tensor, the corners of the box.
         num_children: ``N``, the number of cells into which a cell is split.
-        max_depth: Cells of this depth are not split; ``8 d`` by default.
+        max_depth: ``h_max``: cells of this depth are not split; ``8 d`` by default.
         radius: How far a function of norm one varies within a cell: ``"kernel"``, ``(v1, rho)``, or
             a function (:class:`~botorch_bkb.domains.Tree`).
         covar_module: A gpytorch kernel, or None for BoTorch's default, fitted.

@@ -19,11 +19,11 @@ from botorch_bkb.optimizers.optimizer import Optimizer
 class AdaGPUCB(Optimizer):
     r"""AdaGP-UCB: GP-UCB over a box that is cut into cells, with the exact posterior.
 
-    Cells, their indices and the rule by which they are split are those of :class:`AdaBKB`. The
-    posterior is the one of all results, so that nothing is random in it. An evaluation costs
-    ``O(cells m)`` where ``m`` is the number of *distinct* points observed, splitting a cell
-    ``O(num_children m^2)``. Up to a few hundred distinct points this is no more expensive than
-    :class:`AdaBKB`, and it is what Ada-BKB approximates.
+    Cells, their indices and the rules by which they are split and pruned are those of
+    :class:`AdaBKB`. The posterior is the one of all results, so that nothing is random in it. An
+    evaluation costs ``O(cells m)`` where ``m`` is the number of *distinct* points observed,
+    splitting a cell ``O(num_children m^2)``. Up to a few hundred distinct points this is no more
+    expensive than :class:`AdaBKB`, and it is what Ada-BKB approximates.
 
     What is proved: with ``width="theory"``, given kernel and noise and ``norm_bound`` a bound on
     the norm, all indices are bounds with probability ``1 - delta``, and :meth:`gap` bounds the

@@ -11,7 +11,7 @@ import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from gpytorch.kernels import PeriodicKernel
 
-from botorch_bkb import AdaBBKB, AdaBKB, AllPoints, BatchCompleteError
+from botorch_bkb import AdaBBKB, AdaBKB, AdaGPUCB, AllPoints, BatchCompleteError
 from tests import naive
 from tests.optimizers.inside import batch_of, state_of
 from tests.optimizers.tree.support import (
@@ -51,13 +51,16 @@ CASES = [
         BOX,
         {"width": 2.0, "batch_threshold": 4.0, "oversampling": 2.0, "batch_rule": "local"},
     ),
+    (AdaGPUCB, BOX, {"width": 2.0}),
+    (AdaGPUCB, UNIT, {"num_children": 2, "max_depth": 5, "norm_bound": 2.0}),
+    (AdaGPUCB, BOX, {"width": 0.5, "norm_bound": 0.3}),
 ]
 
 
 @pytest.mark.parametrize(("algorithm", "bounds", "options"), CASES)
 def test_every_pick_and_every_cell_equals_the_plain_transcription(algorithm, bounds, options):
     options = {"norm_bound": 1.0, "num_children": 3, **options}
-    if "oversampling" not in options:
+    if "oversampling" not in options and algorithm is not AdaGPUCB:
         options["dictionary"] = AllPoints()
     optimizer = algorithm(bounds=bounds, **given(**options))
     norm, depth = options["norm_bound"], options.get("max_depth")
@@ -77,6 +80,7 @@ def test_every_pick_and_every_cell_equals_the_plain_transcription(algorithm, bou
         tree = optimizer.tree
         assert tree.parent.tolist() == run.parent and tree.depth.tolist() == run.depth
         assert tree.is_leaf.tolist() == run.leaf
+        assert set(tree.pruned.tolist()) == run.pruned
         torch.testing.assert_close(
             tree.lower, torch.tensor(run.lower, dtype=torch.float64), atol=1e-10, rtol=0
         )
@@ -122,6 +126,18 @@ def test_a_threshold_of_one_is_ada_bkb():
             o.tell(s, sines(s.X))
     assert torch.equal(ours.tree.lower, theirs.tree.lower)
     assert ours.best().mean == theirs.best().mean
+
+
+def test_ada_gp_ucb_is_ada_bkb_with_all_points():
+    ours = AdaGPUCB(bounds=BOX, **given(width=2.0))
+    theirs = AdaBKB(bounds=BOX, **given(width=2.0, dictionary=AllPoints()))
+    for _ in range(30):
+        a, b = ours.ask(), theirs.ask()
+        assert torch.equal(a.X, b.X)
+        for o, s in ((ours, a), (theirs, b)):
+            o.tell(s, sines(s.X))
+    assert torch.equal(ours.tree.lower, theirs.tree.lower)
+    assert ours.gap() == theirs.gap() and ours.oversampling is None
 
 
 def test_a_threshold_below_one_is_refused():
@@ -176,12 +192,16 @@ def leaf_values(problem, tree):
 
 
 @pytest.mark.parametrize("d", [1, 2])
-@pytest.mark.parametrize(("algorithm", "norm"), [(AdaBKB, 1.0), (AdaBKB, 4.0), (AdaBBKB, 2.0)])
+@pytest.mark.parametrize(
+    ("algorithm", "norm"), [(AdaBKB, 1.0), (AdaBKB, 4.0), (AdaBBKB, 2.0), (AdaGPUCB, 2.0)]
+)
 def test_indices_are_bounds_and_the_gap_bounds_the_regret(algorithm, norm, d):
     failures, runs = 0, 10
     for seed in range(runs):
         problem = Known(d, norm, seed)
-        options = given(norm_bound=norm, dictionary=AllPoints(), width="theory", delta=0.1)
+        options = given(norm_bound=norm, width="theory", delta=0.1)
+        if algorithm is not AdaGPUCB:
+            options["dictionary"] = AllPoints()
         optimizer, failed = algorithm(bounds=problem.bounds, **options), False
         while optimizer.num_observations < 15:
             batch, suggestion = batch_of(optimizer), optimizer.ask()
@@ -192,9 +212,8 @@ def test_indices_are_bounds_and_the_gap_bounds_the_regret(algorithm, norm, d):
             assert torch.equal(batch.cells.lower, tree.lower)
             values, leaves = leaf_values(problem, tree), tree.leaves
             index = batch.index[leaves]
-            alive = index > -math.inf
-            failed |= bool((values[leaves][alive] > index[alive]).any())
-            failed |= bool((values[leaves][~alive] > problem.max).any())
+            assert (index > -math.inf).all()
+            failed |= bool((values[leaves] > index).any())
             failed |= problem.max > float(index.max())
             optimizer.tell(suggestion, problem.rewards(suggestion.X))
             regret = problem.max - float(problem(optimizer.best().X.unsqueeze(0)))
