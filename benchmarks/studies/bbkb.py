@@ -46,7 +46,6 @@ METHODS: dict[str, tuple[type[Optimizer], dict[str, Any]]] = {
     "BBKB, sum": (BBKB, {"batch_rule": "sum"}),
     "BBKB, local": (BBKB, {"batch_rule": "local"}),
     "BBKB, oversampling 8": (BBKB, {"oversampling": 8.0}),
-    "BBKB, sum rule": (BBKB, {"batch_rule": "sum"}),
     "BBKB, two sd": (BBKB, {"width": "heuristic"}),
     "BBKB, anytime": (BBKB, {"width": "theory", "batch_rule": "sum"}),
     "BBKB, Theorem 2": (
