@@ -65,7 +65,7 @@ def _(domain: Box, context: BatchContext) -> Batch:
 def _(domain: Tree, context: BatchContext) -> Batch:
     batch = TreeBatch(domain, context)
     if domain.radius == "kernel" and context.state.tree is None:
-        batch.check_corners()
+        batch.variation.check_corners()
     return batch
 
 
