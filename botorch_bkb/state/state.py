@@ -120,7 +120,8 @@ class State:
             batch = BatchRecord._make(tuple(v) if isinstance(v, list) else v for v in batch)
         return cls(
             observations=restored(
-                Observations, {**observations, "history": History(**observations["history"])}
+                Observations,
+                {**observations, "history": restored(History, observations["history"])},
             ),
             in_flight=restored(
                 InFlight,
@@ -129,7 +130,7 @@ class State:
                     "pending": {id_: Pending(*point) for id_, *point in in_flight["pending"]},
                     "given_up": tuple(in_flight["given_up"]),
                     "batch": batch,
-                    "stage": restored_stage(in_flight.get("stage")),
+                    "stage": restored_stage(in_flight["stage"]),
                 },
             ),
             model=restored_model(saved["model"], kernel),

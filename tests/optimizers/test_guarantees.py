@@ -116,7 +116,8 @@ def widths_of_a_run(name: str, width: str, scale: float) -> list[float]:
     problem = Problem(0, 1.0, 0.05, norm=1.0)
     kind = ALGORITHMS[name]
     known = inspect.signature(kind).parameters
-    more = {"oversampling": 2.0, "epsilon": 0.1, "delta": 0.2, "num_initial": 3}
+    more = {"oversampling": 2.0, "epsilon": 0.1, "delta": 0.2, "num_initial": 3, "budget": 60}
+    rounds = 3 if name == "BatchedElimination" else 6
     over_arms = "arms" in known and width != "box"
     start = {"arms": problem.arms} if over_arms else {"bounds": BOUNDS}
     if over_arms or "num_initial" not in known:
@@ -134,7 +135,7 @@ def widths_of_a_run(name: str, width: str, scale: float) -> list[float]:
         seed=0,
     )
     seen = []
-    for _ in range(6):
+    for _ in range(rounds):
         suggestion = optimizer.ask()
         told = suggestion[torch.tensor([id_ >= 0 for id_ in suggestion.ids])]
         optimizer.tell(told, scale * torch.sin(3 * told.X).sum(-1))

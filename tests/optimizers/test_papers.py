@@ -126,23 +126,6 @@ def test_the_dictionary_has_the_law_of_one_coin_a_pull(coupled):
     assert ((hits / 4000 - expected).abs() < 0.032).all()
 
 
-@pytest.mark.parametrize("algorithm", [BKB, BBKB, GPUCB, GPBUCB])
-def test_theory_intervals_hold_at_all_arms_and_steps(algorithm):
-    failures, runs = 0, 50  # 200 runs in all
-    for seed in range(runs):
-        problem = Problem(num_arms=20, norm=1.0, seed=seed)
-        sampled = {} if algorithm in EXACT else {"oversampling": "theory", "horizon": 40}
-        options = problem.options(width="theory", delta=0.1, **sampled)
-        optimizer = algorithm(problem.arms, **options)
-        failed = False
-        for _ in play(optimizer, problem, 40):
-            mean, var = optimizer.table.moments()
-            gap = (problem.f - mean).abs()
-            failed |= bool((gap > optimizer.width_now * var.sqrt() + 1e-12).any())
-        failures += failed
-    assert failures <= 0.1 * runs
-
-
 def test_variances_are_within_the_factor_alpha_with_theory_oversampling():
     alpha, n, noise = 3.0, 3000, 2000.0  # alpha = (1 + eps) / (1 - eps) at eps = 1/2
     for seed in range(3):

@@ -48,6 +48,7 @@ def picks(optimizer, budget=15):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_comes_back(name):
     where = {"bounds": BOUNDS} if name.startswith("Ada") else {"arms": ARMS}
+    where |= {"budget": 60} if name == "BatchedElimination" else {}
     optimizer = ALGORITHMS[name](**where, **GIVEN, width="theory", norm_bound=2.0, seed=4)
     back = again(optimizer)
     assert type(back) is type(optimizer) and back.seed == 4
