@@ -8,8 +8,8 @@ the noise is. Two readings are run. In the first, features are standardised, and
 and the norm bound is the printed 20. The standard deviation of the noise is 1, and 0.1 on Cadata.
 The information width uses it. The width of Theorem 2 is run with the theorem's oversampling, and
 the batches of BBKB by the sum rule and by the local rule. BKB and GP-UCB select one arm at a time.
-They and the theorem's width have a fifth of the pulls on Cadata. They, GP-BUCB and the anytime bound
-have three seeds. Seconds are the optimizer's own on one core. Needs ``--data``.
+They and the theorem's width have a fifth of the pulls on Cadata. They, GP-BUCB and the anytime
+bound have three seeds. Seconds are the optimizer's own on one core. Needs ``--data``.
 """
 
 from __future__ import annotations
