@@ -42,9 +42,10 @@ def test_every_study_runs(name, tables, tmp_path):
         pytest.importorskip("ax")
     if name in ("scaling", "realistic"):
         pytest.importorskip("optuna")
-    command = [sys.executable, "-m", "benchmarks", name, "--quick", "--data", str(tables)]
+    command = [sys.executable, "-m", "benchmarks", name, "--quick", "--seeds", "1"]
+    folders = ["--data", str(tables), "--out", str(tmp_path), "--cache", str(tmp_path / "cache")]
     done = subprocess.run(
-        [*command, "--out", str(tmp_path), "--cache", str(tmp_path / "cache")],
+        [*command, *folders],
         cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=600,
         capture_output=True, text=True,
     )  # fmt: skip

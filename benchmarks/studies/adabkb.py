@@ -33,15 +33,15 @@ OTHERS = ("exact GP-UCB", "BKB on a grid")
 
 def run(options: Options, report: Report) -> None:
     r"""Compare the tree methods with the methods that they replace."""
-    length = 12 if options.quick else 200
+    length = 6 if options.quick else 200
     every = itertools.product(range(options.seeds), FUNCTIONS, TREES + OTHERS)
     cases = [Case(function, method, length, seed) for seed, function, method in every]
     runs = play_all(play, Run, cases, options)
     continuous.record(runs, report)
     claim_regret(runs, report)
-    claim_radii(10 if options.quick else 300, report)
-    costs = claim_growth((4, 6, 8, 10) if options.quick else (250, 500, 1000, 2000), report)
-    claim_resolution(10 if options.quick else 300, report)
+    claim_radii(5 if options.quick else 300, report)
+    costs = claim_growth((3, 4, 5, 6) if options.quick else (250, 500, 1000, 2000), report)
+    claim_resolution(5 if options.quick else 300, report)
     claim_certificate(2 if options.quick else 10, 5 if options.quick else 40, report)
     draw(runs, costs, report)
 

@@ -80,7 +80,7 @@ class Curve(NamedTuple):
 
 def run(options: Options, report: Report) -> None:
     r"""Run all problems, acquisitions and beliefs."""
-    steps, long = (12, 18) if options.quick else (300, 1500)
+    steps, long = (6, 9) if options.quick else (300, 1500)
     results = Results(play_all(play, Curve, list(cases(options.seeds, steps, long)), options))
     results.record(report)
     results.claim(report, steps, long)

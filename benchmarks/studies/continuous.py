@@ -36,7 +36,7 @@ RIVALS = ("BKB", "exact GP-UCB")
 
 def run(options: Options, report: Report) -> None:
     r"""Run all methods on all functions."""
-    steps = 12 if options.quick else 200
+    steps = 6 if options.quick else 200
     runs = play_all(play, Run, list(cases(options.seeds, steps)), options)
     record(runs, report)
     claims(runs, report)

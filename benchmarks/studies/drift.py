@@ -52,7 +52,7 @@ class Run(NamedTuple):
 
 def run(options: Options, report: Report) -> None:
     r"""Run all half-lives on all problems."""
-    num_arms, steps = (40, 40) if options.quick else (500, 2000)
+    num_arms, steps = (20, 20) if options.quick else (500, 2000)
     cases = [
         Case(drift, how, half_life, num_arms, steps, seed)
         for seed in range(options.seeds)

@@ -53,7 +53,7 @@ Times = dict[tuple[str, str, int], float]  # operation, model, n -> seconds
 
 def run(options: Options, report: Report) -> None:
     r"""Time builds, posteriors, likelihood steps and fits of all models."""
-    sizes = [500, 1_000] if options.quick else [1_000, 10_000, 50_000]
+    sizes = [250, 500] if options.quick else [1_000, 10_000, 50_000]
     effort, limit = ((2, 0.1), 2.0) if options.quick else ((20, 2.0), LIMIT)
     memory = in_a_process(memory_growth, sizes[-1])
     warm = [problem(500)]  # excludes imports at first use from the timing

@@ -121,7 +121,7 @@ def arm_problems(data: Path | None) -> list[str]:
 
 
 def cases(options: Options) -> Iterator[Case]:
-    T, long, short = (30, 30, 8) if options.quick else (2000, 10_000, 200)
+    T, long, short = (12, 12, 5) if options.quick else (2000, 10_000, 200)
     problems, boxes = arm_problems(options.data), list(BOXES)
     if options.quick:
         problems, boxes = [*problems[:2], problems[-1]], boxes[:1]
