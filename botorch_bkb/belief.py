@@ -20,6 +20,7 @@ from linear_operator.operators import (
 )
 from torch import Tensor
 
+from botorch_bkb.closed_form import closed_diagonal, closed_form, closed_matrix
 from botorch_bkb.features import FeatureKernel, has_features
 from botorch_bkb.linalg import (
     Conditional,
@@ -42,6 +43,8 @@ def kernel_matrix(kernel: Kernel, X1: Tensor, X2: Tensor | None = None) -> Tenso
     if isinstance(kernel, FeatureKernel):
         Z = kernel.features(X1)
         return Z @ (Z if X2 is None else kernel.features(X2)).mT
+    if (form := closed_form(kernel)) is not None:
+        return closed_matrix(form, X1, X1 if X2 is None else X2)
     return kernel(X1, X2).to_dense().double()
 
 
@@ -49,6 +52,8 @@ def kernel_diagonal(kernel: Kernel, X: Tensor) -> Tensor:
     r"""Compute ``k(x, x)`` in float64, ``batch x q``."""
     if isinstance(kernel, FeatureKernel):
         return kernel.variance(X)
+    if (form := closed_form(kernel)) is not None:
+        return closed_diagonal(form, X)
     return kernel(X, diag=True).double()
 
 

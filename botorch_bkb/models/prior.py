@@ -1,8 +1,4 @@
-r"""The low-rank prior that makes ``ExactMarginalLogLikelihood`` cost ``O(n m^2)``.
-
-No ``n x m`` matrix is stored, because the evidence needs only sums over the data. The data are
-embedded in blocks, and each block is embedded again in the backward pass.
-"""
+r"""The low-rank prior that makes ``ExactMarginalLogLikelihood`` cost ``O(n m^2)``."""
 
 from __future__ import annotations
 
@@ -16,10 +12,10 @@ from linear_operator.operators import (
     to_linear_operator,
 )
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from botorch_bkb.belief import chunks, coordinates, dictionary_root, kernel_diagonal
-from botorch_bkb.linalg import information, log_evidence
+from botorch_bkb.belief import coordinates, dictionary_root, kernel_diagonal
+from botorch_bkb.features import FeatureKernel
+from botorch_bkb.models.evidence import KernelBlocks, LogEvidence
 
 
 class EmbeddedRows(LinearOperator):
@@ -35,18 +31,18 @@ class EmbeddedRows(LinearOperator):
     def __init__(self, X: Tensor, points: Tensor, kernel: Kernel, trace_term: bool = False):
         super().__init__(X, points, kernel=kernel, trace_term=trace_term)
         self.X, self.points, self.kernel, self.trace_term = X, points, kernel, trace_term
-        self.L = dictionary_root(kernel, points)
 
     def _size(self) -> torch.Size:
-        batch = torch.broadcast_shapes(self.X.shape[:-2], self.L.shape[:-2])
-        return torch.Size([*batch, self.X.shape[-2], self.L.shape[-1]])
-
-    def _embed(self, X: Tensor) -> Tensor:
-        return coordinates(self.kernel, X, self.points, self.L)
+        kernel, points = self.kernel, self.points
+        batch = torch.broadcast_shapes(self.X.shape[:-2], kernel.batch_shape, points.shape[:-2])
+        m = kernel.num_features if isinstance(kernel, FeatureKernel) else points.shape[-2]
+        return torch.Size([*batch, self.X.shape[-2], m])
 
     def to_dense(self) -> Tensor:
         r"""Embed all rows at once, in the dtype of the inputs."""
-        return self._embed(self.X).to(self.X.dtype).expand(self.shape)
+        root = dictionary_root(self.kernel, self.points)
+        Z = coordinates(self.kernel, self.X, self.points, root)
+        return Z.to(self.X.dtype).expand(self.shape)
 
     def _matmul(self, rhs: Tensor) -> Tensor:
         return self.to_dense() @ rhs
@@ -54,34 +50,22 @@ class EmbeddedRows(LinearOperator):
     def _transpose_nonbatch(self) -> LinearOperator:
         return to_linear_operator(self.to_dense().mT)
 
-    def _statistics(self, X: Tensor, residual: Tensor, noise: Tensor) -> tuple[Tensor, ...]:
-        Z = self._embed(X)
-        sums = information(Z, residual, noise)
-        if not self.trace_term:
-            return sums
-        unseen = kernel_diagonal(self.kernel, X) - Z.square().sum(-1)
-        return *sums, (unseen / noise).sum(-1)
-
     def log_evidence(self, residual: Tensor, noise: Tensor) -> Tensor:
-        r"""Compute the log density of ``residual ~ N(0, Z Z' + Lam)``.
+        r"""Compute the log density of ``residual ~ N(0, Z Z' + Lam)``, ``batch``.
 
         If ``trace_term`` is set, the trace term is subtracted.
+
+        Args:
+            residual: ``batch x n``.
+            noise: ``batch x n``.
         """
-        total: tuple[Tensor, ...] | None = None
-        for rows in chunks(self.X.shape[-2]):
-            block = checkpoint(
-                self._statistics,
-                self.X[..., rows, :],
-                residual[..., rows],
-                noise[..., rows],
-                use_reentrant=False,
-                preserve_rng_state=False,
-            )
-            total = block if total is None else tuple(map(torch.add, total, block))
-        assert total is not None  # there is at least one observation
-        gram, rhs, *trace = total
-        value = log_evidence(gram, rhs, residual, noise)
-        return value - 0.5 * trace[0] if trace else value
+        blocks = KernelBlocks.of(self.kernel)
+        value = LogEvidence.apply(
+            blocks, self.trace_term, self.X, self.points, residual, noise, *blocks.tensors
+        )
+        if not self.trace_term:
+            return value
+        return value - 0.5 * (kernel_diagonal(self.kernel, self.X) / noise).sum(-1)
 
 
 class NystromPrior(MultivariateNormal):
@@ -93,12 +77,13 @@ class NystromPrior(MultivariateNormal):
     """
 
     def log_prob(self, value: Tensor) -> Tensor:
-        r"""Compute the log density in ``O(n m^2)`` time and ``O(m^2)`` memory."""
+        r"""Compute the log density in ``O(n m^2)`` time, without ``n x n`` matrices."""
         covar = self.lazy_covariance_matrix
         if not isinstance(covar, LowRankRootAddedDiagLinearOperator):
             with settings.fast_computations(log_prob=True):
                 return super().log_prob(value)
         noise = covar._diag_tensor.diagonal(dim1=-2, dim2=-1).double()
         residual = (value - self.loc).double()
-        evidence = covar._linear_op.root.log_evidence(residual, noise.expand(residual.shape))
-        return evidence.to(self.loc.dtype)
+        shape = torch.broadcast_shapes(residual.shape, covar.shape[:-1])
+        rows = covar._linear_op.root
+        return rows.log_evidence(residual.expand(shape), noise.expand(shape)).to(self.loc.dtype)

@@ -1,0 +1,253 @@
+r"""Closed-form values and derivatives of the common kernels, without autograd.
+
+The kernels are RBF, Matérn and linear, with length-scales or variances per dimension, and with any
+number of scales. Let ``a = (x - c) / l`` and ``b = (x' - c) / l`` be inputs in units of the
+length-scales, ``r = |a - b|``, and ``k = s phi(r)``. With ``psi = -s phi'(r) / r`` a change of the
+inputs and hyperparameters changes the kernel by
+
+.. code-block:: text
+
+    dk = k ds/s + psi sum_i (a_i - b_i)^2 dl_i/l_i - psi sum_i (a_i - b_i) (dx_i - dx'_i)/l_i
+
+    RBF          phi = exp(-r^2/2)                            psi = s phi
+    Matern 1/2   phi = exp(-r)                                psi = s exp(-r) / r
+    Matern 3/2   phi = (1 + q) exp(-q),  q = sqrt(3) r        psi = 3 s exp(-q)
+    Matern 5/2   phi = (1 + q + q^2/3) exp(-q),  q = sqrt(5) r   psi = 5/3 s (1 + q) exp(-q)
+    linear       k = s sum_i v_i x_i x'_i
+
+So the gradient of ``<G, K>`` needs one product of ``G o psi`` with the inputs. All values are
+float64.
+
+Reference:
+    Rasmussen, Williams: Gaussian processes for machine learning. MIT Press 2006. (Sections 4.2 and
+    5.4.1.)
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from torch import Tensor
+
+LINEAR, RBF = "linear", "rbf"
+
+
+class ClosedForm(NamedTuple):
+    r"""A kernel whose values and derivatives are known in closed form."""
+
+    profile: str | float  #: ``"rbf"``, ``"linear"``, or ``nu`` of a Matérn kernel
+    dims: Tensor | None  #: the dimensions that the kernel reads
+    weights: Tensor  #: ``batch x 1 x d`` or ``batch x 1 x 1`` length-scales, or linear variances
+    scales: tuple[Tensor, ...]  #: ``batch`` output scales
+
+    @property
+    def hyperparameters(self) -> tuple[Tensor, ...]:
+        r"""The tensors that the kernel depends on besides its inputs."""
+        return self.weights, *self.scales
+
+    def read(self, X: Tensor) -> Tensor:
+        r"""Return the dimensions of ``X`` that the kernel reads, in float64."""
+        return (X if self.dims is None else X.index_select(-1, self.dims)).double()
+
+
+def closed_form(kernel: Kernel) -> ClosedForm | None:
+    r"""Return the closed form of a kernel, or None if it has none here.
+
+    Subclasses of gpytorch's kernels have none, since they may be other functions.
+
+    Example:
+        >>> from gpytorch.kernels import CosineKernel, MaternKernel, ScaleKernel
+        >>> closed_form(ScaleKernel(MaternKernel(nu=1.5))).profile
+        1.5
+        >>> closed_form(CosineKernel()) is None
+        True
+    """
+    dims, scales = kernel.active_dims, []
+    while type(kernel) is ScaleKernel:
+        scales.append(kernel.outputscale)
+        kernel = kernel.base_kernel
+    kind = type(kernel)
+    if kind is RBFKernel:
+        return ClosedForm(RBF, dims, kernel.lengthscale, tuple(scales))
+    if kind is MaternKernel:
+        return ClosedForm(kernel.nu, dims, kernel.lengthscale, tuple(scales))
+    if kind is LinearKernel:
+        return ClosedForm(LINEAR, dims, kernel.variance, tuple(scales))
+    return None
+
+
+def closed_matrix(form: ClosedForm, X1: Tensor, X2: Tensor) -> Tensor:
+    r"""Compute ``k(X1, X2)``, ``batch x n x m`` in float64, with analytic derivatives.
+
+    Args:
+        form: The kernel.
+        X1: ``batch x n x d`` inputs.
+        X2: ``batch x m x d`` inputs.
+
+    Example:
+        >>> import torch
+        >>> from gpytorch.kernels import RBFKernel
+        >>> X = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+        >>> closed_matrix(closed_form(RBFKernel().double()), X, X).diagonal()
+        tensor([1., 1.], dtype=torch.float64, grad_fn=<DiagonalBackward0>)
+    """
+    X1, X2, values = form.read(X1), form.read(X2), form.hyperparameters
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (X1, X2, *values)):
+        return _Matrix.apply(form.profile, X1, X2, *values)
+    return Evaluation.of(form.profile, X1, X2, values).matrix
+
+
+def closed_diagonal(form: ClosedForm, X: Tensor) -> Tensor:
+    r"""Compute ``k(x, x)``, ``batch x n`` in float64."""
+    X, weights = form.read(X), form.weights.double()
+    if form.profile == LINEAR:
+        value = (X.square() * weights).sum(-1)
+    else:
+        batch = torch.broadcast_shapes(X.shape[:-2], weights.shape[:-2])
+        value = X.new_ones(*batch, X.shape[-2])
+    for scale in form.scales:
+        value = value * scale.double().unsqueeze(-1)
+    return value
+
+
+class Evaluation(NamedTuple):
+    r"""The values of a kernel at two sets of inputs, and what their derivatives need."""
+
+    profile: str | float
+    a: Tensor  #: ``batch x n x d`` inputs in units of the length-scales
+    b: Tensor  #: ``batch x m x d``, the other inputs
+    psi: Tensor  #: ``batch x n x m``; see the module's docstring
+    matrix: Tensor  #: ``batch x n x m``, the kernel
+    values: tuple[Tensor, ...]  #: the hyperparameters
+
+    @classmethod
+    def of(
+        cls, profile: str | float, X1: Tensor, X2: Tensor, values: tuple[Tensor, ...]
+    ) -> Evaluation:
+        r"""Evaluate the kernel; the arguments are float64."""
+        weights, scale = values[0].double(), _product(values[1:])
+        if profile == LINEAR:
+            K = (X1 * weights) @ X2.mT
+            K = K if scale is None else K * scale
+            return cls(profile, X1, X2, K, K, values)
+        centre = X2.detach().mean(-2, keepdim=True)
+        a = (X1 - centre) / weights
+        b = a if X2 is X1 else (X2 - centre) / weights
+        phi, psi = _exponential(a, b) if profile == 0.5 else _smooth(profile, a, b)
+        if scale is not None:
+            # The RBF kernel has only one matrix.
+            phi, psi = (phi * scale,) * 2 if psi is phi else (phi * scale, psi * scale)
+        return cls(profile, a, b, psi, phi, values)
+
+    def pull_inputs(self, G: Tensor) -> Tensor:
+        r"""Return the gradient of ``<G, K>`` with respect to the first inputs."""
+        weights = self.values[0].double()
+        if self.profile == LINEAR:
+            scale = _product(self.values[1:])
+            return ((G if scale is None else G * scale) @ self.b) * weights
+        H = G * self.psi
+        return (H @ self.b - self.a * H.sum(-1, keepdim=True)) / weights
+
+    def pull_others(self, G: Tensor) -> Tensor:
+        r"""Return the gradient of ``<G, K>`` with respect to the second inputs."""
+        return self._replace(a=self.b, b=self.a, psi=self.psi.mT).pull_inputs(G.mT)
+
+    def pull_hyperparameters(self, G: Tensor) -> tuple[Tensor, ...]:
+        r"""Return the gradients of ``<G, K>`` with respect to the hyperparameters."""
+        weights, *scales = self.values
+        if self.profile == LINEAR:
+            scale = _product(self.values[1:])
+            outer = (self.a * ((G if scale is None else G * scale) @ self.b)).sum(-2, keepdim=True)
+        else:
+            outer = self._squares(G * self.psi) / weights.double()
+        first = outer.sum_to_size(weights.shape).to(weights.dtype)
+        if not scales:
+            return (first,)
+        # Not a dot product of two flat tensors: batches stay apart.
+        total = torch.linalg.vecdot(G.flatten(-2), self.matrix.flatten(-2))
+        return first, *((total / s.double()).sum_to_size(s.shape).to(s.dtype) for s in scales)
+
+    def _squares(self, H: Tensor) -> Tensor:
+        r"""Compute ``sum_ij H_ij (a_ik - b_jk)^2`` for each ``k``, ``batch x 1 x d``."""
+        a, b = self.a, self.b
+        rows, columns = H.sum(-1, keepdim=True), H.sum(-2, keepdim=True)
+        return (a * (a * rows - 2 * (H @ b))).sum(-2, keepdim=True) + columns @ b.square()
+
+
+class _Matrix(torch.autograd.Function):
+    r"""The kernel matrix, with analytic derivatives. Second derivatives use autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, profile: str | float, X1: Tensor, X2: Tensor, *values: Tensor) -> Tensor:
+        evaluation = Evaluation.of(profile, X1, X2, values)
+        ctx.profile, ctx.same = profile, X2 is X1
+        ctx.save_for_backward(X1, X2, evaluation.a, evaluation.b, evaluation.psi,
+                              evaluation.matrix, *values)  # fmt: skip
+        return evaluation.matrix
+
+    @staticmethod
+    def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        X1, X2, a, b, psi, matrix, *values = ctx.saved_tensors
+        needed = ctx.needs_input_grad[1:]
+        if torch.is_grad_enabled():  # second derivatives are wanted
+            return None, *_differentiable(ctx.profile, X1, X2, values, needed, G)
+        e = Evaluation(ctx.profile, a, b, psi, matrix, tuple(values))
+        first = e.pull_inputs(G).sum_to_size(X1.shape) if needed[0] else None
+        other = e.pull_others(G).sum_to_size(X2.shape) if needed[1] else None
+        rest = e.pull_hyperparameters(G) if any(needed[2:]) else (None,) * len(values)
+        return None, first, other, *rest
+
+
+def _differentiable(
+    profile: str | float, X1: Tensor, X2: Tensor, values: list[Tensor], needed: Any, G: Tensor
+) -> tuple[Tensor | None, ...]:
+    r"""Return the gradients of ``<G, K>`` with a graph of their own."""
+    inputs = (X1, X2, *values)
+    K = Evaluation.of(profile, X1, X2, tuple(values)).matrix
+    wanted = [t for t, need in zip(inputs, needed, strict=True) if need]
+    found = iter(torch.autograd.grad(K, wanted, G, create_graph=True))
+    return tuple(next(found) if need else None for need in needed)
+
+
+def _product(scales: tuple[Tensor, ...]) -> Tensor | None:
+    r"""Return the product of output scales, ``batch x 1 x 1``, or None if there are none."""
+    if not scales:
+        return None
+    total = scales[0].double()
+    for scale in scales[1:]:
+        total = total * scale.double()
+    return total[..., None, None]
+
+
+def _minus_half_squares(a: Tensor, b: Tensor) -> Tensor:
+    r"""Compute ``-|a_i - b_j|^2 / 2`` by one product, ``batch x n x m``."""
+    left = torch.cat([a, -0.5 * a.square().sum(-1, keepdim=True), torch.ones_like(a[..., :1])], -1)
+    right = torch.cat([b, torch.ones_like(b[..., :1]), -0.5 * b.square().sum(-1, keepdim=True)], -1)
+    return (left @ right.mT).clamp_max(0)
+
+
+def _exponential(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Return ``phi`` and ``psi`` of the Matérn kernel with ``nu = 1/2``, without the scale.
+
+    The kernel has a kink at zero, so that distances must be exact.
+    """
+    r = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+    decay = (-r).exp()
+    return decay, torch.where(r > 0, decay / r, 0.0)
+
+
+def _smooth(profile: str | float, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Return ``phi`` and ``psi`` of the other stationary kernels, without the scale."""
+    half = _minus_half_squares(a, b)
+    if profile == RBF:
+        value = half.exp()
+        return value, value
+    assert isinstance(profile, float)
+    q = (4 * profile * -half).clamp_min(1e-30).sqrt()  # the slope of a root at zero is infinite
+    decay = (-q).exp()
+    if profile == 1.5:
+        return (1 + q) * decay, 3 * decay
+    slope = (1 + q) * decay
+    return slope + q.square() / 3 * decay, 5 / 3 * slope

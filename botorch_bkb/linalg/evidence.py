@@ -1,0 +1,181 @@
+r"""The log evidence of Gaussian observations and its derivatives, as sums over the data.
+
+Sparse case: ``y ~ N(0, Z Z' + Lam)`` with ``Z = K_XS L^{-T}``, ``K_SS = L L'``, ``Lam = diag(noise)``
+and ``A = I + Z' Lam^{-1} Z``. With ``u = A^{-1} Z' Lam^{-1} y`` and ``a = Lam^{-1} (y - Z u)``
+
+.. code-block:: text
+
+    log p(y) = -1/2 [ y'Lam^{-1}y - y'Lam^{-1}Z u + log det A + log det Lam + n log 2 pi ]
+    d log p  = <G_XS, dK_XS> + <G_SS, dK_SS> + 1/2 sum_i M_ii dnoise_i - a'dy
+    G_XS     = a u'L^{-1} - Lam^{-1} Z A^{-1} L^{-1}
+    G_SS     = -1/2 L^{-T} (u u' - I + A^{-1}) L^{-1}
+    M_ii     = a_i^2 - 1 / noise_i + z_i'A^{-1} z_i / noise_i^2
+
+Titsias' trace term adds ``1/2 sum_i |z_i|^2 / noise_i`` here; its other part, ``k(x,x)``, is the
+caller's. It replaces ``A^{-1}`` by ``A^{-1} - I`` in ``G_XS``, and by ``A^{-1} + Z'Lam^{-1}Z`` in
+``G_SS``.
+
+Exact case: ``y ~ N(0, Sigma)``, ``a = Sigma^{-1} y`` and ``d log p = 1/2 <aa' - Sigma^{-1}, dSigma> -
+a'dy``.
+
+Reference:
+    Titsias: Variational learning of inducing variables in sparse Gaussian processes. AISTATS 2009.
+    (The trace term.) The derivatives follow from the matrix inversion lemma.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from torch import Tensor
+
+from botorch_bkb.linalg.cholesky import solve_rows, solve_vector
+from botorch_bkb.linalg.factor import information
+
+LOG_2_PI = math.log(2 * math.pi)
+
+
+class RowGradients(NamedTuple):
+    r"""The derivatives of the log evidence with respect to a block of rows."""
+
+    kernel: Tensor  #: ``batch x n x m``, ``G_XS``
+    targets: Tensor  #: ``batch x n``
+    noise: Tensor  #: ``batch x n``
+
+
+class ExactGradients(NamedTuple):
+    r"""The log evidence of the exact case and its derivatives."""
+
+    value: Tensor  #: ``batch``
+    covariance: Tensor  #: ``batch x n x n``, with respect to ``Sigma``
+    targets: Tensor  #: ``batch x n``
+
+
+def exact_evidence(covariance: Tensor, targets: Tensor) -> ExactGradients:
+    r"""Compute the log density of ``y ~ N(0, Sigma)`` and its derivatives.
+
+    Args:
+        covariance: ``Sigma``, ``batch x n x n``.
+        targets: ``y``, ``batch x n``.
+
+    Example:
+        >>> import torch
+        >>> y = torch.ones(1, dtype=torch.float64)
+        >>> value, _, slope = exact_evidence(2 * torch.eye(1, dtype=torch.float64), y)
+        >>> torch.distributions.Normal(0.0, 2.0**0.5).log_prob(y), value, slope
+        (tensor([-1.5155], dtype=torch.float64), tensor(-1.5155, dtype=torch.float64), tensor([-0.5000], dtype=torch.float64))
+    """  # noqa: E501
+    root, info = torch.linalg.cholesky_ex(covariance)
+    if info.any():
+        root = psd_safe_cholesky(covariance)
+    a = torch.cholesky_solve(targets.unsqueeze(-1), root)
+    logdet = 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    quadratic = torch.linalg.vecdot(targets, a.squeeze(-1))
+    value = -0.5 * (quadratic + logdet + targets.shape[-1] * LOG_2_PI)
+    gradient = 0.5 * (a @ a.mT - torch.cholesky_inverse(root))
+    return ExactGradients(value, gradient, -a.squeeze(-1))
+
+
+@dataclass
+class SparseEvidence:
+    r"""The log evidence of the sparse case, gathered over blocks of rows.
+
+    Args:
+        root: ``L``, ``batch x m x m``; None if the coordinates are features, which need none.
+        trace_term: Whether to add the part of the trace term that depends on ``Z``.
+
+    Example:
+        >>> import torch
+        >>> root, y = torch.eye(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+        >>> evidence = SparseEvidence(root)
+        >>> evidence.add(root, y, y)
+        >>> evidence.value()
+        tensor(-1.5155, dtype=torch.float64)
+    """
+
+    root: Tensor | None
+    trace_term: bool = False
+
+    def __post_init__(self) -> None:
+        self.gram: Tensor | None = None
+        self.num_rows = 0
+
+    def add(self, Z: Tensor, targets: Tensor, noise: Tensor) -> None:
+        r"""Add a block of rows.
+
+        Args:
+            Z: ``batch x n x m`` coordinates.
+            targets: ``batch x n``.
+            noise: ``batch x n``.
+        """
+        gram, rhs = information(Z, targets, noise)
+        scalar = torch.linalg.vecdot(targets / noise, targets) + noise.log().sum(-1)
+        self.num_rows += Z.shape[-2]
+        if self.gram is None:
+            self.gram, self.rhs, self.scalar = gram, rhs, scalar
+        else:
+            self.gram, self.rhs = self.gram.add_(gram), self.rhs + rhs
+            self.scalar = self.scalar + scalar
+
+    def value(self) -> Tensor:
+        r"""Return the log evidence of all rows, ``batch``."""
+        assert self.gram is not None
+        self._info_root = psd_safe_cholesky(self.gram + self._eye())
+        half = solve_vector(self._info_root, self.rhs)
+        logdet = 2 * self._info_root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        total = self.scalar - half.square().sum(-1) + logdet + self.num_rows * LOG_2_PI
+        if self.trace_term:
+            total = total - self.gram.diagonal(dim1=-2, dim2=-1).sum(-1)
+        return -0.5 * total
+
+    def _eye(self) -> Tensor:
+        assert self.gram is not None
+        m = self.gram.shape[-1]
+        return torch.eye(m, dtype=self.gram.dtype, device=self.gram.device)
+
+    def prepare(self) -> None:
+        r"""Compute the ``m x m`` matrices that the derivatives need, after :meth:`value`."""
+        self._inverse = torch.cholesky_inverse(self._info_root)
+        self._u = (self._inverse @ self.rhs.unsqueeze(-1)).squeeze(-1)
+        middle = self._inverse - self._eye() if self.trace_term else self._inverse
+        self._slope, self._weights = self._pulled(middle), self._pulled(self._u.unsqueeze(-2))
+
+    def _pulled(self, rows: Tensor) -> Tensor:
+        r"""Return ``rows L^{-1}``."""
+        if self.root is None:
+            return rows
+        return torch.linalg.solve_triangular(self.root, rows, upper=False, left=False)
+
+    def rows(self, Z: Tensor, K: Tensor, targets: Tensor, noise: Tensor) -> RowGradients:
+        r"""Return the derivatives with respect to a block of rows, after :meth:`prepare`.
+
+        The derivative with respect to the noise lacks ``k(x,x)`` of the trace term.
+
+        Args:
+            Z: ``batch x n x m`` coordinates.
+            K: ``K_XS``, ``batch x n x m``; the coordinates if they are features.
+            targets: ``batch x n``.
+            noise: ``batch x n``.
+        """
+        a = (targets - (Z @ self._u.unsqueeze(-1)).squeeze(-1)) / noise
+        spread = (Z @ self._slope) / noise.unsqueeze(-1)
+        explained = torch.linalg.vecdot(spread, K) / noise  # z'A^{-1}z / noise^2
+        slope = 0.5 * (a.square() - noise.reciprocal() + explained)
+        return RowGradients(torch.addcmul(-spread, a.unsqueeze(-1), self._weights), -a, slope)
+
+    def dictionary(self) -> Tensor:
+        r"""Return the derivative with respect to ``K_SS``, ``batch x m x m``."""
+        assert self.gram is not None
+        middle = self._u.unsqueeze(-1) * self._u.unsqueeze(-2) - self._eye() + self._inverse
+        if self.trace_term:
+            middle = middle + self.gram
+        return -0.5 * self._pulled(self._pulled(middle).mT)
+
+
+def embed(root: Tensor | None, K: Tensor) -> Tensor:
+    r"""Return the coordinates ``K L^{-T}`` of rows, or ``K`` itself without a factor."""
+    return K if root is None else solve_rows(root, K)
