@@ -222,10 +222,10 @@ def _product(scales: tuple[Tensor, ...]) -> Tensor | None:
 
 
 def _minus_half_squares(a: Tensor, b: Tensor) -> Tensor:
-    r"""Compute ``-|a_i - b_j|^2 / 2`` by one product, ``batch x n x m``."""
+    r"""Compute ``-|a_i - b_j|^2 / 2`` by one product, ``batch x n x m``, up to rounding."""
     left = torch.cat([a, -0.5 * a.square().sum(-1, keepdim=True), torch.ones_like(a[..., :1])], -1)
     right = torch.cat([b, torch.ones_like(b[..., :1]), -0.5 * b.square().sum(-1, keepdim=True)], -1)
-    return (left @ right.mT).clamp_max(0)
+    return left @ right.mT
 
 
 def _exponential(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -242,10 +242,10 @@ def _smooth(profile: str | float, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]
     r"""Return ``phi`` and ``psi`` of the other stationary kernels, without the scale."""
     half = _minus_half_squares(a, b)
     if profile == RBF:
-        value = half.exp()
+        value = half.exp()  # rounding may make it slightly larger than one
         return value, value
     assert isinstance(profile, float)
-    q = (4 * profile * -half).clamp_min(1e-30).sqrt()  # the slope of a root at zero is infinite
+    q = (-4 * profile * half).clamp_min(1e-30).sqrt()  # the slope of a root at zero is infinite
     decay = (-q).exp()
     if profile == 1.5:
         return (1 + q) * decay, 3 * decay

@@ -1,7 +1,8 @@
 r"""The log evidence of Gaussian observations and its derivatives, as sums over the data.
 
-Sparse case: ``y ~ N(0, Z Z' + Lam)`` with ``Z = K_XS L^{-T}``, ``K_SS = L L'``, ``Lam = diag(noise)``
-and ``A = I + Z' Lam^{-1} Z``. With ``u = A^{-1} Z' Lam^{-1} y`` and ``a = Lam^{-1} (y - Z u)``
+In the sparse case ``y ~ N(0, Z Z' + Lam)`` with ``Z = K_XS L^{-T}``, ``K_SS = L L'``,
+``Lam = diag(noise)`` and ``A = I + Z' Lam^{-1} Z``. With ``u = A^{-1} Z' Lam^{-1} y`` and
+``a = Lam^{-1} (y - Z u)``
 
 .. code-block:: text
 
@@ -15,8 +16,8 @@ Titsias' trace term adds ``1/2 sum_i |z_i|^2 / noise_i`` here; its other part, `
 caller's. It replaces ``A^{-1}`` by ``A^{-1} - I`` in ``G_XS``, and by ``A^{-1} + Z'Lam^{-1}Z`` in
 ``G_SS``.
 
-Exact case: ``y ~ N(0, Sigma)``, ``a = Sigma^{-1} y`` and ``d log p = 1/2 <aa' - Sigma^{-1}, dSigma> -
-a'dy``.
+In the exact case ``y ~ N(0, Sigma)``. With ``a = Sigma^{-1} y`` the derivative is
+``d log p = 1/2 <aa' - Sigma^{-1}, dSigma> - a'dy``.
 
 Reference:
     Titsias: Variational learning of inducing variables in sparse Gaussian processes. AISTATS 2009.
@@ -112,7 +113,7 @@ class SparseEvidence:
             targets: ``batch x n``.
             noise: ``batch x n``.
         """
-        gram, rhs = information(Z, targets, noise)
+        gram, rhs = self._information(Z, targets, noise)
         scalar = torch.linalg.vecdot(targets / noise, targets) + noise.log().sum(-1)
         self.num_rows += Z.shape[-2]
         if self.gram is None:
@@ -120,6 +121,13 @@ class SparseEvidence:
         else:
             self.gram, self.rhs = self.gram.add_(gram), self.rhs + rhs
             self.scalar = self.scalar + scalar
+
+    @staticmethod
+    def _information(Z: Tensor, targets: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        if Z.dim() > 2 or noise.stride(-1) != 0:
+            return information(Z, targets, noise)
+        one = noise[..., 0]  # the same for all rows: no weighted copy of ``Z`` is needed
+        return (Z.mT @ Z) / one, (Z.mT @ targets) / one
 
     def value(self) -> Tensor:
         r"""Return the log evidence of all rows, ``batch``."""
@@ -162,10 +170,11 @@ class SparseEvidence:
             noise: ``batch x n``.
         """
         a = (targets - (Z @ self._u.unsqueeze(-1)).squeeze(-1)) / noise
-        spread = (Z @ self._slope) / noise.unsqueeze(-1)
-        explained = torch.linalg.vecdot(spread, K) / noise  # z'A^{-1}z / noise^2
+        spread = Z @ self._slope
+        explained = torch.linalg.vecdot(spread, K) / noise.square()  # z'A^{-1}z / noise^2
         slope = 0.5 * (a.square() - noise.reciprocal() + explained)
-        return RowGradients(torch.addcmul(-spread, a.unsqueeze(-1), self._weights), -a, slope)
+        spread.mul_(-noise.reciprocal().unsqueeze(-1))
+        return RowGradients(spread.addcmul_(a.unsqueeze(-1), self._weights), -a, slope)
 
     def dictionary(self) -> Tensor:
         r"""Return the derivative with respect to ``K_SS``, ``batch x m x m``."""

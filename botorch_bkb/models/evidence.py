@@ -1,8 +1,8 @@
 r"""The log evidence of a sparse prior, with analytic derivatives in blocks of rows.
 
 The derivatives of the evidence with respect to the kernel's values are known in closed form
-(:mod:`botorch_bkb.linalg.evidence`). So autograd is used only through the kernel, a block of rows at
-a time, and not at all for the kernels of :mod:`botorch_bkb.closed_form`. Blocks are kept between
+(:mod:`botorch_bkb.linalg.evidence`). So autograd is used only through the kernel, a block of rows
+at a time, and not at all for the kernels of :mod:`botorch_bkb.closed_form`. Blocks are kept between
 value and derivatives while there are few rows, and evaluated again otherwise.
 """
 
@@ -22,8 +22,10 @@ from botorch_bkb.linalg import SparseEvidence, embed, safe_cholesky
 
 #: Number of kernel values in a block of rows, so that a block stays in the processor's cache.
 BLOCK = 2**18
-#: Largest number of kernel values that are kept from value to derivatives (128 MiB).
-KEPT = 2**24
+#: Largest number of kernel values that are kept from value to derivatives (32 MiB).
+KEPT_KERNEL = 2**22
+#: Largest number of coordinates that are kept from value to derivatives (2 GiB).
+KEPT = 2**28
 
 Gradients = tuple[Tensor | None, Tensor | None, Sequence[Tensor | None]]
 
@@ -134,18 +136,15 @@ class SparseLogEvidence:
             self._square = self._evaluate(points)
             self._root = safe_cholesky(self._square.K, precision=points.dtype)
         self._evidence = SparseEvidence(self._root, trace_term)
-        self._kept: list[tuple[slice, Block, Tensor]] = []
+        self._blocks: list[Block] = []
+        self._coordinates: list[Tensor] = []
 
     def _evaluate(self, X: Tensor) -> Block:
         return self.blocks.evaluate(X, self.points, self.tensors, self.inputs)
 
-    def _blocks(self) -> Iterator[tuple[slice, Block, Tensor]]:
-        r"""Yield slices of the rows with their kernel values and coordinates."""
-        n = self.X.shape[-2]
+    def _slices(self) -> list[slice]:
         width = self.residual[..., 0].numel() * max(1, self._width())
-        for rows in chunks(n, max(256, BLOCK // width)):
-            block = self._evaluate(self.X[..., rows, :])
-            yield rows, block, embed(self._root, block.K)
+        return list(chunks(self.X.shape[-2], max(256, BLOCK // width)))
 
     def _width(self) -> int:
         kernel = self.blocks.kernel
@@ -153,12 +152,23 @@ class SparseLogEvidence:
 
     def value(self) -> Tensor:
         r"""Return the log evidence, ``batch``, in float64."""
-        keeps = self.residual.numel() * self._width() <= KEPT
-        for rows, block, Z in self._blocks():
+        size = self.residual.numel() * self._width()
+        for rows in self._slices():
+            block = self._evaluate(self.X[..., rows, :])
+            Z = embed(self._root, block.K)
             self._evidence.add(Z, self.residual[..., rows], self.noise[..., rows])
-            if keeps:
-                self._kept.append((rows, block, Z))
+            if size <= KEPT:
+                self._coordinates.append(Z)
+            if size <= KEPT_KERNEL:
+                self._blocks.append(block)
         return self._evidence.value()
+
+    def _kept(self) -> Iterator[tuple[slice, Block, Tensor]]:
+        r"""Yield slices of the rows with their kernel values and coordinates once more."""
+        for i, rows in enumerate(self._slices()):
+            block = self._blocks[i] if self._blocks else self._evaluate(self.X[..., rows, :])
+            Z = self._coordinates[i] if self._coordinates else embed(self._root, block.K)
+            yield rows, block, Z
 
     def gradients(self, weight: Tensor) -> tuple[Any, ...]:
         r"""Return the derivatives of the weighted evidence, after :meth:`value`.
@@ -171,11 +181,11 @@ class SparseLogEvidence:
             ``tensors``. Those of inputs are None unless they are needed.
         """
         self._evidence.prepare()
-        outer, total = weight.unsqueeze(-1), _Total(self.points, self.tensors)
+        outer, total = weight.unsqueeze(-1), _Total(len(self.tensors))
         inputs, residual, noise = [], [], []
-        for rows, block, Z in self._kept or self._blocks():
+        for rows, block, Z in self._kept():
             g = self._evidence.rows(Z, block.K, self.residual[..., rows], self.noise[..., rows])
-            inputs.append(total.add(block.pull(g.kernel * outer.unsqueeze(-1))))
+            inputs.append(total.add(block.pull(g.kernel.mul_(outer.unsqueeze(-1)))))
             residual.append(g.targets * outer)
             noise.append(g.noise * outer)
         if self._square is not None:
@@ -188,9 +198,9 @@ class SparseLogEvidence:
 class _Total:
     r"""Sums of derivatives over the blocks."""
 
-    def __init__(self, points: Tensor, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, num_tensors: int) -> None:
         self.points: Tensor | None = None
-        self.tensors: list[Tensor | None] = [None] * len(tensors)
+        self.tensors: list[Tensor | None] = [None] * num_tensors
 
     def add(self, gradients: Gradients) -> Tensor | None:
         r"""Add the derivatives of a block, and return that of its rows."""
@@ -223,6 +233,7 @@ class LogEvidence(torch.autograd.Function):
         noise: Tensor,
         *tensors: Tensor,
     ) -> Tensor:
+        r"""Return the value, ``batch``."""
         inputs = X.requires_grad or points.requires_grad
         ctx.evidence = SparseLogEvidence(
             blocks, tensors, X, points, residual, noise, trace_term, inputs
@@ -232,4 +243,5 @@ class LogEvidence(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        r"""Return the derivatives."""
         return None, None, *ctx.evidence.gradients(weight)
