@@ -10,6 +10,7 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import torch
@@ -29,6 +30,7 @@ from gpytorch import settings
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, Likelihood
 from gpytorch.means import Mean
+from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.module import Module
 from linear_operator.operators import LowRankRootLinearOperator
 from torch import Tensor
@@ -37,6 +39,7 @@ from botorch_bkb.belief import Belief
 from botorch_bkb.dictionaries import DictionaryRule, FourierFeatures, covers
 from botorch_bkb.linalg import map_tensors
 from botorch_bkb.models.appendable import Observations, detached
+from botorch_bkb.models.loss import Loss, fit
 from botorch_bkb.models.prior import EmbeddedRows, NystromPrior
 from botorch_bkb.models.sparse import SparseGP
 from botorch_bkb.validation import (
@@ -241,8 +244,7 @@ class DTCGP(SparseGP):
             return super().forward(x)
         X = self.transform_inputs(x)
         indices = self._dictionary(X.detach())
-        is_full = not self._has_features and covers(indices, X.detach())
-        if is_full and not self._trace_term:
+        if self._is_exact_at(indices, X.detach()) and not self._trace_term:
             return MultivariateNormal(self.mean_module(X), self.covar_module(X))
         rows = EmbeddedRows(X, X[..., indices, :], self.covar_module, self._trace_term)
         return NystromPrior(self.mean_module(X), LowRankRootLinearOperator(rows))
@@ -250,6 +252,28 @@ class DTCGP(SparseGP):
     def _is_exact(self, X: Tensor) -> bool:
         r"""Return whether the belief is the exact GP on all data."""
         return self._has_features or covers(self._dictionary(X), X)
+
+    def _is_exact_at(self, indices: Tensor, X: Tensor) -> bool:
+        r"""Return whether a dictionary contains all inputs, so that the prior is exact."""
+        return not self._has_features and covers(indices, X)
+
+    @property
+    def compute_custom_loss(self) -> Callable[..., Tensor]:
+        r"""The negative marginal log-likelihood as a function of ``mll``, where BoTorch looks it up.
+
+        It is what ``ExactMarginalLogLikelihood`` computes. Its derivatives are analytic for the
+        common kernels, means, likelihoods and priors.
+        """
+        return Loss()
+
+    def custom_fit(self, mll: ExactMarginalLogLikelihood, **kwargs: Any) -> Any:
+        r"""Fit the hyperparameters; ``fit_gpytorch_mll`` calls this method.
+
+        Args:
+            mll: The marginal log-likelihood of the model.
+            kwargs: The arguments of ``fit_gpytorch_mll``.
+        """
+        return fit(mll, **kwargs)
 
     def __call__(self, *args: Tensor, **kwargs: Any) -> MultivariateNormal:
         r"""Return the posterior in evaluation mode, and the prior in training mode.
