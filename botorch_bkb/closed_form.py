@@ -32,6 +32,8 @@ from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, Scal
 from torch import Tensor
 
 LINEAR, RBF = "linear", "rbf"
+#: Number of differences of coordinates up to which distances are computed from them.
+FEW = 2**16
 
 
 class ClosedForm(NamedTuple):
@@ -221,10 +223,23 @@ def _product(scales: tuple[Tensor, ...]) -> Tensor | None:
     return total[..., None, None]
 
 
+def _distances(a: Tensor, b: Tensor) -> Tensor:
+    r"""Compute ``|a_i - b_j|`` from differences, ``batch x n x m``."""
+    return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+
+
 def _minus_half_squares(a: Tensor, b: Tensor) -> Tensor:
-    r"""Compute ``-|a_i - b_j|^2 / 2`` by one product, ``batch x n x m``, up to rounding."""
+    r"""Compute ``-|a_i - b_j|^2 / 2``, ``batch x n x m``, up to rounding.
+
+    One product is fastest, and differences are if there are few. (They have no second derivatives.)
+    """
+    few = a.shape[-2] * b.shape[-2] * a.shape[-1] <= FEW
+    if few and not (a.requires_grad or b.requires_grad):
+        return _distances(a, b).square_().mul_(-0.5)
     left = torch.cat([a, -0.5 * a.square().sum(-1, keepdim=True), torch.ones_like(a[..., :1])], -1)
-    right = torch.cat([b, torch.ones_like(b[..., :1]), -0.5 * b.square().sum(-1, keepdim=True)], -1)
+    right = torch.cat(
+        [b, torch.ones_like(b[..., :1]), -0.5 * b.square().sum(-1, keepdim=True)], -1
+    )
     return left @ right.mT
 
 
@@ -233,7 +248,7 @@ def _exponential(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
     The kernel has a kink at zero, so that distances must be exact.
     """
-    r = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+    r = _distances(a, b)
     decay = (-r).exp()
     return decay, torch.where(r > 0, decay / r, 0.0)
 
