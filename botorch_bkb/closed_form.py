@@ -137,7 +137,7 @@ class Evaluation(NamedTuple):
         centre = X2.detach().mean(-2, keepdim=True)
         a = (X1 - centre) / weights
         b = a if X2 is X1 else (X2 - centre) / weights
-        phi, psi = _exponential(a, b) if profile == 0.5 else _smooth(profile, a, b)
+        phi, psi = correlation(profile, a, b)
         if scale is not None:
             # The RBF kernel has only one matrix.
             phi, psi = (phi * scale,) * 2 if psi is phi else (phi * scale, psi * scale)
@@ -237,10 +237,19 @@ def _minus_half_squares(a: Tensor, b: Tensor) -> Tensor:
     if few and not (a.requires_grad or b.requires_grad):
         return _distances(a, b).square_().mul_(-0.5)
     left = torch.cat([a, -0.5 * a.square().sum(-1, keepdim=True), torch.ones_like(a[..., :1])], -1)
-    right = torch.cat(
-        [b, torch.ones_like(b[..., :1]), -0.5 * b.square().sum(-1, keepdim=True)], -1
-    )
+    right = torch.cat([b, torch.ones_like(b[..., :1]), -0.5 * b.square().sum(-1, keepdim=True)], -1)
     return left @ right.mT
+
+
+def correlation(profile: str | float, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Compute ``phi`` and ``psi`` of a stationary kernel without its scale, ``batch x n x m``.
+
+    Args:
+        profile: The profile of a :class:`ClosedForm`.
+        a: ``batch x n x d`` inputs in units of the length-scales, float64.
+        b: ``batch x m x d`` inputs in units of the length-scales, float64.
+    """
+    return _exponential(a, b) if profile == 0.5 else _smooth(profile, a, b)
 
 
 def _exponential(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

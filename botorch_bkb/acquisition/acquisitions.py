@@ -9,7 +9,6 @@ from typing import Any
 
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import (
-    LogExpectedImprovement,
     LogProbabilityOfImprovement,
     PosteriorMean,
     PosteriorStandardDeviation,
@@ -17,7 +16,7 @@ from botorch.acquisition.analytic import (
 from botorch.exceptions.errors import InputDataError
 from botorch.models.model import Model
 
-from botorch_bkb.acquisition.budgeted_ucb import BudgetedUCB
+from botorch_bkb.acquisition.scores import LogImprovement, UpperBound
 from botorch_bkb.validation import check_between
 
 Factory = Callable[[Model], AcquisitionFunction]
@@ -102,7 +101,7 @@ class UCB(Acquisition):
 
     def function(self, context: AcquisitionContext) -> AcquisitionFunction:
         r"""Return the bound of the context's width."""
-        return BudgetedUCB(context.marginals, context.width)
+        return UpperBound(context.marginals, context.width)
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,8 @@ class EI(Acquisition):
     r"""Expected improvement over the best reward in the belief (BoTorch's logarithm of it)."""
 
     def function(self, context: AcquisitionContext) -> AcquisitionFunction:
-        r"""Return BoTorch's ``LogExpectedImprovement``."""
-        return LogExpectedImprovement(context.marginals, best_f=context.best_reward)
+        r"""Return its logarithm, with BoTorch's numerics."""
+        return LogImprovement(context.marginals, best_f=context.best_reward)
 
 
 @dataclass(frozen=True)
@@ -122,8 +121,8 @@ class MPI(Acquisition):
     """
 
     def function(self, context: AcquisitionContext) -> AcquisitionFunction:
-        r"""Return BoTorch's ``LogExpectedImprovement``."""
-        return LogExpectedImprovement(context.marginals, best_f=context.best_mean)
+        r"""Return its logarithm, with BoTorch's numerics."""
+        return LogImprovement(context.marginals, best_f=context.best_mean)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from botorch.models.model import Model
 from botorch.posteriors import Posterior
 from torch import Tensor
 
+from botorch_bkb.acquisition.scores import ClosedMarginals, HasClosedMarginals
 from botorch_bkb.models import DTCGP
 
 #: The error where a function asks for more than marginals.
@@ -73,7 +74,7 @@ class FixedMoments(MarginalModel):
         return self._posterior
 
 
-class Marginals(MarginalModel):
+class Marginals(MarginalModel, HasClosedMarginals):
     r"""The marginals of a model in other units, for a third of the work of a posterior.
 
     Args:
@@ -87,7 +88,12 @@ class Marginals(MarginalModel):
     def __init__(self, model: DTCGP, scale: float) -> None:
         super().__init__()
         # Not as a submodule: acquisition functions move all of those at every call.
-        self.__dict__.update(_model=model.eval(), _scale=scale)
+        closed = ClosedMarginals.of(model.eval(), scale)
+        self.__dict__.update(_model=model, _scale=scale, closed=closed)
+
+    def inputs(self, X: Tensor) -> Tensor:
+        r"""Return ``batch x d`` inputs as the kernel sees them."""
+        return self._model.transform_inputs(X)
 
     def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> MarginalPosterior:
         r"""Return mean and variance at each point of ``batch x 1 x d``."""

@@ -14,8 +14,8 @@ from botorch.utils.sampling import manual_seed
 from torch import Tensor
 
 from botorch_bkb.acquisition import AcquisitionContext, Greedy
-from botorch_bkb.acquisition.budgeted_ucb import BudgetedUCB
 from botorch_bkb.acquisition.moments import Marginals
+from botorch_bkb.acquisition.scores import UpperBound
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.context import BatchContext
 from botorch_bkb.domains import Box
@@ -177,7 +177,7 @@ class BoxBatch(BatchOverBox):
     def highest_bound(self) -> float:
         r"""Return the highest upper confidence bound found, in the model's units."""
         record, deviation = self.context.record, self.context.prior_deviation
-        bound = BudgetedUCB(Marginals(self.model, deviation), record.width)
+        bound = UpperBound(Marginals(self.model, deviation), record.width)
         X = self.domain.maximise(bound, self.starts(), record.seed)
         return float(bound(X)) * deviation
 

@@ -259,9 +259,9 @@ class DTCGP(SparseGP):
 
     @property
     def compute_custom_loss(self) -> Callable[..., Tensor]:
-        r"""The negative marginal log-likelihood as a function of ``mll``, where BoTorch looks it up.
+        r"""The negative marginal log-likelihood as a function of ``mll``.
 
-        It is what ``ExactMarginalLogLikelihood`` computes. Its derivatives are analytic for the
+        BoTorch looks it up here. It is what ``ExactMarginalLogLikelihood`` computes. Its derivatives are analytic for the
         common kernels, means, likelihoods and priors.
         """
         return Loss()
@@ -316,6 +316,11 @@ class DTCGP(SparseGP):
             _ = self.dictionary_indices  # choose them first: the belief does not
             self.__dict__["_belief"] = moved(belief, self._train_targets)
         return self
+
+    @property
+    def belief(self) -> Belief:
+        r"""The posterior given the training data, in transformed inputs and outcomes."""
+        return self._belief_now()
 
     def _belief_now(self) -> Belief:
         if self._belief is not None:

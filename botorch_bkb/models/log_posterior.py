@@ -1,9 +1,9 @@
 r"""The log posterior of the hyperparameters of a model, and its gradient, without autograd.
 
 It is what ``ExactMarginalLogLikelihood`` computes: the log evidence plus the log densities of the
-priors, over the number of observations. Models that are not covered (:meth:`LogPosterior.of` returns
-None) take gpytorch's way: other kernels, means and likelihoods, batches, and learned input
-transforms.
+priors, over the number of observations. For models that are not covered
+:meth:`LogPosterior.of` returns None, and gpytorch computes it: for other kernels, means and
+likelihoods, batches, and learned input transforms.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ class LogPosterior:
         noise = self.variances if self.noise is None else self.variances * next(rest)
         residual = self.targets if self.constant is None else self.targets - next(rest)
         evidence = self._exact if self.points is None else self._sparse
-        total, kernel, by_target, by_variance = evidence(values[: len(self.kernel)], residual, noise)
+        total, kernel, by_target, by_variance = evidence(
+            values[: len(self.kernel)], residual, noise
+        )
         gradients = list(kernel)
         if self.noise is not None:
             gradients.append(torch.dot(by_variance, self.variances))

@@ -110,12 +110,14 @@ def minimise_in_logarithms(
     """
     posterior = LogPosterior.of(mll)
     assert posterior is not None
-    free = [_Coordinate(h) for h in posterior.hyperparameters]
+    coordinates = [_Coordinate(h) for h in posterior.hyperparameters]
+    free = [c for c in coordinates if c.of.raw.requires_grad]
 
-    def loss() -> tuple[Tensor, list[Tensor | None]]:
-        values = [c.value() for c in free]
+    def loss() -> tuple[Tensor, list[Tensor]]:
+        values = [c.value() for c in coordinates]
         total, gradients = posterior.evaluate(values)
-        return total, [c.pull(v, g) for c, v, g in zip(free, values, gradients, strict=True)]
+        pairs = zip(coordinates, values, gradients, strict=True)
+        return total, [c.pull(v, g) for c, v, g in pairs if c.of.raw.requires_grad]
 
     def report(parameters: dict[str, Tensor], result: OptimizationResult) -> None:
         for c in free:
@@ -153,18 +155,13 @@ class _Coordinate:
             low = math.log(low) if low > 0 else -math.inf
             high = math.log(high)
         self.bounds = (low + margin, high - margin)
-        if not hyperparameter.raw.requires_grad:
-            self.bounds = (None, None)
 
     def value(self) -> Tensor:
         return self.position.exp() if self.is_logarithmic else self.position
 
-    def pull(self, value: Tensor, gradient: Tensor) -> Tensor | None:
-        if not self.of.raw.requires_grad:
-            return None
+    def pull(self, value: Tensor, gradient: Tensor) -> Tensor:
         gradient = gradient.reshape(value.shape)
         return gradient * value if self.is_logarithmic else gradient
 
     def store(self) -> None:
-        if self.of.raw.requires_grad:
-            self.of.set(self.value())
+        self.of.set(self.value())
