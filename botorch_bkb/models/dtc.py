@@ -142,6 +142,18 @@ class DTCGP(SparseGP):
         if isinstance(self._rule, FourierFeatures):
             self._use_features(train_X, is_default=covar_module is None)
 
+    def _make_sparse(
+        self,
+        dictionary: DictionaryRule | InducingPointAllocator | Tensor | None,
+        trace_term: bool,
+        train_X: Tensor,
+    ) -> None:
+        r"""Set the options of sparsity, where BoTorch's constructor has set all others."""
+        self._take_dictionary(dictionary, train_X)
+        self.__dict__["_trace_term"] = trace_term
+        if isinstance(self._rule, FourierFeatures):
+            self._use_features(train_X, is_default=False)
+
     def _use_features(self, train_X: Tensor, is_default: bool) -> None:
         r"""Replace the kernel by that of the features."""
         with torch.no_grad():

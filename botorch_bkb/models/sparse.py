@@ -41,12 +41,18 @@ class SparseGP(AppendableGP):
         dictionary: DictionaryRule | InducingPointAllocator | Tensor | None = None,
         **kwargs: Any,
     ) -> None:
+        self._take_dictionary(dictionary, train_X)
+        super().__init__(train_X, *args, **kwargs)
+
+    def _take_dictionary(
+        self, dictionary: DictionaryRule | InducingPointAllocator | Tensor | None, train_X: Tensor
+    ) -> None:
+        r"""Set the rule of the dictionary, or its indices."""
         given = None
         if isinstance(dictionary, Tensor):
             given, dictionary = given_dictionary(dictionary, train_X), None
         rule = as_rule(dictionary)
         self.__dict__.update(_rule=rule, _given=given, _indices=given, _drawn_under=None)
-        super().__init__(train_X, *args, **kwargs)
 
     def _has_belief(self) -> bool:
         r"""Return whether a belief is cached for the current dictionary."""
