@@ -9,11 +9,13 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.utils.inducing_point_allocators import InducingPointAllocator
 from botorch.sampling.pathwise.utils import get_train_inputs
+from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from botorch_bkb.dictionaries import DictionaryRule, as_rule, given_dictionary
 from botorch_bkb.features import has_features
 from botorch_bkb.models.appendable import AppendableGP
+from botorch_bkb.models.fit_errors import fit_with_reasons
 from botorch_bkb.validation import check_indices
 
 #: State dict keys of the dictionary: its rows, their inputs, the hyperparameters at the draw.
@@ -53,6 +55,15 @@ class SparseGP(AppendableGP):
             given, dictionary = given_dictionary(dictionary, train_X), None
         rule = as_rule(dictionary)
         self.__dict__.update(_rule=rule, _given=given, _indices=given, _drawn_under=None)
+
+    def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
+        r"""Fit the hyperparameters; ``fit_gpytorch_mll`` calls it.
+
+        Args:
+            mll: The marginal log likelihood of this model.
+            kwargs: Further arguments of ``fit_gpytorch_mll``.
+        """
+        return fit_with_reasons(mll, **kwargs)
 
     def _has_belief(self) -> bool:
         r"""Return whether a belief is cached for the current dictionary."""
