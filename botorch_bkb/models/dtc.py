@@ -42,6 +42,7 @@ from botorch_bkb.models.sparse import SparseGP
 from botorch_bkb.validation import (
     check_finite,
     check_kernel,
+    check_squares,
     check_training_data,
     check_variances,
 )
@@ -271,8 +272,8 @@ class DTCGP(SparseGP):
         if self.training or settings.prior_mode.on():
             return super().__call__(*args, **kwargs)
         X = args[0].unsqueeze(-1) if args[0].dim() == 1 else args[0]
-        check_finite("X", X)
         X = X.to(self._train_targets.dtype)
+        check_squares("X", X)
         belief = self._belief_now()
         mean, covar = belief.moments(self.covar_module, self.mean_module, X)
         batch = torch.broadcast_shapes(mean.shape[:-1], covar.shape[:-2])

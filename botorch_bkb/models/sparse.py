@@ -16,7 +16,7 @@ from botorch_bkb.dictionaries import DictionaryRule, as_rule, given_dictionary
 from botorch_bkb.features import has_features
 from botorch_bkb.models.appendable import AppendableGP
 from botorch_bkb.models.fit_errors import fit_with_reasons
-from botorch_bkb.validation import check_indices
+from botorch_bkb.validation import check_indices, check_squares
 
 #: State dict keys of the dictionary: its rows, their inputs, the hyperparameters at the draw.
 SAVED = ("dictionary.indices", "dictionary.points", "dictionary.hyperparameters")
@@ -45,6 +45,8 @@ class SparseGP(AppendableGP):
     ) -> None:
         self._take_dictionary(dictionary, train_X)
         super().__init__(train_X, *args, **kwargs)
+        with torch.no_grad():
+            check_squares("train_X as the kernel sees it", self.transform_inputs(train_X))
 
     def _take_dictionary(
         self, dictionary: DictionaryRule | InducingPointAllocator | Tensor | None, train_X: Tensor
