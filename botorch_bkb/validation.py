@@ -46,6 +46,37 @@ def check_squares(name: str, value: Tensor, terms: int | None = None) -> None:
     )
 
 
+class BroadcastError(BotorchTensorDimensionError, RuntimeError):
+    r"""An error for shapes that do not broadcast, which torch reports as a ``RuntimeError``."""
+
+
+def check_query(X: Tensor, columns: int, batch_shape: torch.Size) -> None:
+    r"""Raise if a model cannot be evaluated at ``X``.
+
+    Args:
+        X: A ``... x q x d`` tensor, as the kernel sees it.
+        columns: The number ``d`` of columns that the kernel takes.
+        batch_shape: The batch shape of the model, with its outputs.
+    """
+    check_squares("X", X)
+    if X.shape[-1] != columns:
+        raise BotorchTensorDimensionError(
+            f"X must have {columns} columns, as train_X, got shape {tuple(X.shape)}."
+        )
+    check_broadcast("X", X.shape[:-2], "the model and its outputs", batch_shape)
+
+
+def check_broadcast(name: str, shape: torch.Size, other: str, expected: torch.Size) -> None:
+    r"""Raise if two batch shapes do not broadcast."""
+    for size, length in zip(reversed(shape), reversed(expected), strict=False):
+        if size != length and 1 not in (size, length):
+            raise BroadcastError(
+                f"Attempting to broadcast a dimension of length {size} to one of length {length}: "
+                f"the batch shape of {name}, {tuple(shape)}, must broadcast with that of {other}, "
+                f"{tuple(expected)}."
+            )
+
+
 def level_of_user() -> int:
     r"""Return the ``stacklevel`` with which a warning of the caller points to the user's code."""
     frame, level = sys._getframe(1), 1

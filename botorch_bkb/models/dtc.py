@@ -37,12 +37,14 @@ from botorch_bkb.belief import Belief
 from botorch_bkb.dictionaries import DictionaryRule, FourierFeatures, covers
 from botorch_bkb.linalg import map_tensors
 from botorch_bkb.models.appendable import Observations, detached
+from botorch_bkb.models.noise import noise_variances
 from botorch_bkb.models.prior import EmbeddedRows, NystromPrior
 from botorch_bkb.models.sparse import SparseGP
 from botorch_bkb.validation import (
+    check_broadcast,
     check_finite,
     check_kernel,
-    check_squares,
+    check_query,
     check_training_data,
     check_variances,
 )
@@ -273,7 +275,7 @@ class DTCGP(SparseGP):
             return super().__call__(*args, **kwargs)
         X = args[0].unsqueeze(-1) if args[0].dim() == 1 else args[0]
         X = X.to(self._train_targets.dtype)
-        check_squares("X", X)
+        check_query(X, self._train_inputs[0].shape[-1], self._targets_shape()[:-1])
         belief = self._belief_now()
         mean, covar = belief.moments(self.covar_module, self.mean_module, X)
         batch = torch.broadcast_shapes(mean.shape[:-1], covar.shape[:-2])
@@ -344,6 +346,8 @@ class DTCGP(SparseGP):
             A model of the same type with ``n + q`` training points.
         """
         self.eval()
+        check_broadcast("X", X.shape[:-2], "the model", self.batch_shape)
+        check_broadcast("Y", Y.shape[:-2], "X", X.shape[:-2])
         if hasattr(self, "outcome_transform"):
             Y, _ = self.outcome_transform(Y, X=X)  # ``noise`` is transformed already
         if fantasize_flag.off():
@@ -380,6 +384,7 @@ class DTCGP(SparseGP):
 
     def _condition(self, new: Observations, noise: Tensor | None) -> Self:
         new = Observations(*(t.to(self._train_targets.dtype) for t in new))
+        check_query(new.X, self._train_inputs[0].shape[-1], self._targets_shape()[:-1])
         belief = self._belief_now().condition(
             self.covar_module,
             self.mean_module,
@@ -406,7 +411,7 @@ class DTCGP(SparseGP):
         if noise is not None:
             return noise
         shape = torch.broadcast_shapes(X.shape[:-1], (*self._aug_batch_shape, 1))
-        return self.likelihood._shaped_noise_covar(shape, X).diagonal(dim1=-2, dim2=-1)
+        return noise_variances(self.likelihood, shape, X)
 
     # ------------------------------------------------------------------ state
 

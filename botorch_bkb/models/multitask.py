@@ -148,6 +148,10 @@ class MultiTaskDTCGP(MultiTaskGPyTorchModel, DTCGP):
         r"""The number of output tasks."""
         return len(self._output_tasks)
 
+    def without_tasks(self, X: Tensor) -> Tensor:
+        r"""Return ``... x (d + 1)`` inputs without their column of tasks."""
+        return self._tasks.without(X)
+
     def _map_tasks(self, task_values: Tensor) -> Tensor:
         r"""Return the positions of tasks among all tasks."""
         return self._tasks.positions(task_values)

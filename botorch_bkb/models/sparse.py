@@ -16,6 +16,7 @@ from botorch_bkb.dictionaries import DictionaryRule, as_rule, given_dictionary
 from botorch_bkb.features import has_features
 from botorch_bkb.models.appendable import AppendableGP
 from botorch_bkb.models.fit_errors import fit_with_reasons
+from botorch_bkb.models.noise import noise_variances
 from botorch_bkb.validation import check_indices, check_squares
 
 #: State dict keys of the dictionary: its rows, their inputs, the hyperparameters at the draw.
@@ -137,8 +138,7 @@ class SparseGP(AppendableGP):
         r"""Return the noise variances of the training data, ``batch x n``."""
         with torch.no_grad():
             shape = torch.broadcast_shapes(X.shape[:-1], self.train_targets.shape)
-            noise = self.likelihood._shaped_noise_covar(shape, X)
-            return noise.diagonal(dim1=-2, dim2=-1).expand(shape).detach()
+            return noise_variances(self.likelihood, shape, X).detach()
 
     def _forget_dictionary(self) -> None:
         self.__dict__.update(_indices=self._given, _drawn_under=None)
