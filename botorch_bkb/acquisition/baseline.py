@@ -6,7 +6,6 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.models import ModelListGP
-from botorch.models.model import Model
 from botorch.sampling.pathwise.utils import get_train_inputs
 from torch import Tensor
 
@@ -50,9 +49,8 @@ def select_baseline(
         >>> acqf(torch.rand(4, 2, 2, dtype=torch.float64)).shape
         torch.Size([4])
     """
-    models = list(model.models) if isinstance(model, ModelListGP) else [model]
-    for part in models:
-        _check_model(part)
+    parts = list(model.models) if isinstance(model, ModelListGP) else [model]
+    models = [_checked(part) for part in parts]
     if len(models) > 1 and posterior_transform is None:
         return _shared(models, max_size)
     if model.num_outputs > 1 and posterior_transform is None:
@@ -74,7 +72,7 @@ def select_baseline(
     return X[torch.cat([best, others]).sort().values]
 
 
-def _check_model(model: Model) -> None:
+def _checked(model: object) -> SparseGP:
     if not isinstance(model, SparseGP):
         raise UnsupportedError(
             f"select_baseline needs a DTCGP, a CompressedGP or a ModelListGP of them, got "
@@ -84,6 +82,7 @@ def _check_model(model: Model) -> None:
         raise UnsupportedError(
             f"select_baseline needs a model without batch dimension, got {model.batch_shape}."
         )
+    return model
 
 
 def _shared(models: list[SparseGP], max_size: int) -> Tensor:
@@ -111,7 +110,7 @@ def _inputs(model: SparseGP) -> tuple[Tensor, Tensor]:
 
 
 def _moments(
-    model: Model, X: Tensor, posterior_transform: PosteriorTransform | None
+    model: DTCGP | ModelListGP, X: Tensor, posterior_transform: PosteriorTransform | None
 ) -> tuple[Tensor, Tensor]:
     r"""Return the posterior means and standard deviations of ``n x d`` inputs, ``n`` each."""
     mean, sd = [], []

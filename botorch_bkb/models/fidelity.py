@@ -20,7 +20,7 @@ from botorch_bkb.models.dtc import DTCGP
 from botorch_bkb.validation import check_kernel, check_training_data
 
 
-class MultiFidelityDTCGP(SingleTaskMultiFidelityGP, DTCGP):
+class MultiFidelityDTCGP(SingleTaskMultiFidelityGP, DTCGP):  # type: ignore[misc]
     r"""A sparse GP with fidelities, a drop-in replacement for ``SingleTaskMultiFidelityGP``.
 
     A fidelity is a column in [0, 1] that says how good an approximation of the function was
@@ -98,7 +98,7 @@ class MultiFidelityDTCGP(SingleTaskMultiFidelityGP, DTCGP):
         self._make_sparse(dictionary, trace_term, train_X)
 
     @classmethod
-    def construct_inputs(
+    def construct_inputs(  # type: ignore[override]
         cls,
         training_data: SupervisedDataset,
         fidelity_features: list[int],

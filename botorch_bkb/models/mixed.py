@@ -22,7 +22,7 @@ from botorch_bkb.models.dtc import DTCGP
 from botorch_bkb.validation import check_training_data
 
 
-class MixedDTCGP(MixedSingleTaskGP, DTCGP):
+class MixedDTCGP(MixedSingleTaskGP, DTCGP):  # type: ignore[misc]
     r"""A sparse GP over numbers and categories, a drop-in replacement for ``MixedSingleTaskGP``.
 
     The kernel is BoTorch's, for numbers ``x`` and categories ``c``:
@@ -93,7 +93,7 @@ class MixedDTCGP(MixedSingleTaskGP, DTCGP):
         self._make_sparse(dictionary, trace_term, train_X)
 
     @classmethod
-    def construct_inputs(
+    def construct_inputs(  # type: ignore[override]
         cls,
         training_data: SupervisedDataset,
         categorical_features: list[int],

@@ -38,7 +38,7 @@ from botorch_bkb.models.tasks import (
 from botorch_bkb.validation import check_kernel, check_training_data
 
 
-class MultiTaskDTCGP(MultiTaskGPyTorchModel, DTCGP):
+class MultiTaskDTCGP(MultiTaskGPyTorchModel, DTCGP):  # type: ignore[misc]
     r"""A sparse GP of correlated tasks, a drop-in replacement for ``MultiTaskGP``.
 
     One column of the inputs names the task of a row. The kernel is a kernel of the other columns
@@ -84,8 +84,14 @@ class MultiTaskDTCGP(MultiTaskGPyTorchModel, DTCGP):
         Bonilla, Chai, Williams: Multi-task Gaussian process prediction. NeurIPS 2007.
     """
 
-    # Plain attributes, written through ``__dict__``.
+    # Plain attributes, written through ``__dict__``: neither parameters nor buffers.
     _tasks: Tasks
+    _task_feature: int
+    _output_tasks: list[int]
+    _rank: int
+    _unobserved: list[int]  # positions of tasks without data
+    num_tasks: int
+    num_non_task_features: int
 
     _supports_batched_models = False
     _supports_cache_root = False
@@ -248,11 +254,11 @@ def check_tasks(
 
 def data_kernel(kernel: Module | None, tasks: Tasks, dim: int) -> Kernel:
     r"""Return the kernel of the columns other than the task; BoTorch's by default."""
-    columns = torch.tensor([i for i in range(dim + 1) if i != tasks.column], device="cpu")
+    columns = [i for i in range(dim + 1) if i != tasks.column]
     if kernel is None:
         return get_covar_module_with_dim_scaled_prior(ard_num_dims=dim, active_dims=columns)
     if kernel.active_dims is None:
-        kernel.active_dims = columns
+        kernel.active_dims = torch.tensor(columns, device="cpu")
     return kernel
 
 

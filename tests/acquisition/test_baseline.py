@@ -64,7 +64,7 @@ def test_a_compressed_model_has_a_baseline():
 
 
 def test_other_models_are_refused():
-    with pytest.raises(UnsupportedError, match="DTCGP, a CompressedGP.* got SingleTaskGP"):
+    with pytest.raises(UnsupportedError, match=r"DTCGP, a CompressedGP.* got SingleTaskGP"):
         select_baseline(SingleTaskGP(*regression(10)))
 
 

@@ -52,7 +52,7 @@ def test_a_number_is_no_dictionary():
 
 
 def test_a_baseline_is_chosen_from_sparse_models():
-    with pytest.raises(UnsupportedError, match="DTCGP, a CompressedGP.* got SingleTaskGP"):
+    with pytest.raises(UnsupportedError, match=r"DTCGP, a CompressedGP.* got SingleTaskGP"):
         select_baseline(SingleTaskGP(*regression(10)), 3)
 
 

@@ -70,7 +70,7 @@ def test_a_full_dictionary_has_the_likelihood_of_botorch(pair):
 
 
 def test_conditioning_agrees_with_botorch(pair):
-    exact, sparse = pair
+    exact, _ = pair
     T, X = queries(exact), queries(exact, 3)
     Y = torch.rand(*exact.batch_shape, 3, exact.num_outputs, dtype=torch.float64)
     exact.posterior(T)

@@ -38,7 +38,7 @@ def test_a_kernel_that_is_no_kernel_is_named_as_the_reason():
     X, Y = regression(30)
     model = DTCGP(X, Y, covar_module=Indefinite(), dictionary=torch.arange(10))
     before = [p.clone() for p in model.parameters()]
-    message = "All attempts to fit the model have failed.*kernel matrix of the dictionary must be"
+    message = r"All attempts to fit the model have failed.*kernel matrix of the dictionary must be"
     with pytest.raises(ModelFittingError, match=message) as caught:
         fit_gpytorch_mll(mll_of(model))
     assert isinstance(caught.value.__cause__, KernelNotPSDError)
@@ -56,7 +56,7 @@ def test_the_reason_reaches_the_user_of_a_list_of_models():
 def test_a_failure_without_a_reason_is_reported_as_botorch_does():
     model = DTCGP(*regression(30))
     options = {"max_attempts": 0}
-    with pytest.raises(ModelFittingError, match="have failed.$"):
+    with pytest.raises(ModelFittingError, match=r"have failed.$"):
         fit_gpytorch_mll(mll_of(model), **options)
 
 

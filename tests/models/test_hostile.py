@@ -59,7 +59,7 @@ def assert_finite(model, observation_noise=False):
 )
 def test_inputs_whose_squares_overflow_are_refused(build, scale, dtype):
     X, Y = regression(12)
-    with pytest.raises(InputDataError, match="train_X.*must be below.*squares fit.*rescale"):
+    with pytest.raises(InputDataError, match=r"train_X.*must be below.*squares fit.*rescale"):
         build((scale * X).to(dtype), Y.to(dtype))
 
 
@@ -94,7 +94,7 @@ def test_outcomes_of_extreme_scales_have_a_finite_posterior(build, scale):
 @pytest.mark.parametrize("scale", [1e155, 1e300])
 def test_outcomes_whose_squares_overflow_are_refused(build, scale):
     X, Y = regression(12)
-    with pytest.raises(InputDataError, match="train_Y must be below.*rescale"):
+    with pytest.raises(InputDataError, match=r"train_Y must be below.*rescale"):
         build(X, scale * Y)
 
 

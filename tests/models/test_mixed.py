@@ -48,7 +48,7 @@ def pair(request):
 
 
 def test_a_full_dictionary_has_the_posterior_of_botorch(pair):
-    exact, sparse = pair
+    exact, _ = pair
     T, _ = mixed(6, tuple(exact.batch_shape))
     for noisy in (False, True):
         posteriors = (m.posterior(T, observation_noise=noisy) for m in pair)
@@ -60,7 +60,7 @@ def test_a_full_dictionary_has_the_likelihood_of_botorch(pair):
 
 
 def test_conditioning_agrees_with_botorch(pair):
-    exact, sparse = pair
+    exact, _ = pair
     T, _ = mixed(4, tuple(exact.batch_shape))
     X, Y = mixed(3, tuple(exact.batch_shape), exact.num_outputs)
     exact.posterior(T)
@@ -111,12 +111,10 @@ def test_inputs_are_constructed_from_a_dataset():
     )
     model = MixedDTCGP(**inputs)
     assert isinstance(model, DTCGP) and isinstance(model, MixedSingleTaskGP)
-    torch.testing.assert_close(
-        model.posterior(X).mean, MixedDTCGP(X, Y, [1]).posterior(X).mean
-    )
+    torch.testing.assert_close(model.posterior(X).mean, MixedDTCGP(X, Y, [1]).posterior(X).mean)
 
 
 def test_no_categories_are_refused():
     X, Y = mixed(5)
-    with pytest.raises(InputDataError, match="cat_dims must name at least one.*use DTCGP"):
+    with pytest.raises(InputDataError, match=r"cat_dims must name at least one.*use DTCGP"):
         MixedDTCGP(X, Y, [])

@@ -76,7 +76,7 @@ def test_a_full_dictionary_has_the_likelihood_of_botorch(pair):
 
 
 def test_conditioning_agrees_with_botorch(pair):
-    exact, sparse = pair
+    exact, _ = pair
     X, Y = tasked(3)
     T, _ = tasked(4)
     exact.posterior(T)
@@ -170,9 +170,7 @@ class TestRefusals:
 
     def test_unknown_tasks_may_stand_for_the_output_task(self):
         X, Y = tasked(12)
-        model = MultiTaskDTCGP(
-            X, Y, task_feature=1, output_tasks=[2], validate_task_values=False
-        )
+        model = MultiTaskDTCGP(X, Y, task_feature=1, output_tasks=[2], validate_task_values=False)
         T = torch.rand(2, 2).double()
         assert_same_posterior(
             model.posterior(with_task(T, 5.0)), model.posterior(with_task(T, 2.0)), 1e-12

@@ -226,12 +226,12 @@ class TestExtremes:
         optimizer = run(algorithm, arms, lambda X: (X.double() / scale).sum(-1), steps=4)
         assert math.isfinite(optimizer.best().mean)
         kernel = RBFKernel().to(dtype)
-        with pytest.raises(InputDataError, match="must be below.*squares fit.*rescale"):
+        with pytest.raises(InputDataError, match=r"must be below.*squares fit.*rescale"):
             algorithm(arms, covar_module=kernel, noise_var=0.1)
 
     def test_a_range_that_overflows_is_refused(self, algorithm):
         arms = torch.tensor([[-1.7e308], [1.7e308]], dtype=torch.float64)
-        with pytest.raises(InputDataError, match="range of inputs must be finite.*rescale"):
+        with pytest.raises(InputDataError, match=r"range of inputs must be finite.*rescale"):
             algorithm(arms)
 
     @pytest.mark.parametrize("scale", [1e-160, 1e140])
@@ -240,7 +240,7 @@ class TestExtremes:
         optimizer = run(algorithm, arms, lambda X: scale * torch.sin(5 * X).sum(-1), steps=6)
         best = optimizer.best()
         assert all(map(math.isfinite, (best.mean, best.lower, best.upper)))
-        with pytest.raises(InputDataError, match="standard deviation between .* rescale"):
+        with pytest.raises(InputDataError, match=r"standard deviation between .* rescale"):
             _ = optimizer.model
 
     def test_a_constant_kernel(self, algorithm):
@@ -271,7 +271,7 @@ def test_extreme_rewards_over_a_box(scale):
 def test_a_box_with_a_constant_kernel_is_refused():
     optimizer = BKB(bounds=UNIT, seed=0, covar_module=ConstantKernel().double(), noise_var=0.1)
     optimizer.tell(torch.rand(9, 2, dtype=torch.float64), torch.rand(9))
-    with pytest.raises(UnsupportedError, match="depends on the inputs.*ConstantKernel"):
+    with pytest.raises(UnsupportedError, match=r"depends on the inputs.*ConstantKernel"):
         optimizer.ask()
     assert not optimizer.pending
 
