@@ -72,6 +72,7 @@ class DTCGP(SparseGP):
 
     The dictionary is drawn when it is first needed and stays fixed while the hyperparameters are
     fitted. If they have changed, it is drawn again at the next evaluation of the model.
+    ``fit_gpytorch_mll(mll, optimizer_kwargs=fit_progress())`` shows the progress of a fit.
     ``condition_on_observations`` and ``fantasize`` treat the DTC process as the prior and
     condition it exactly on the new points.
 

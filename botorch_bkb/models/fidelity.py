@@ -53,7 +53,8 @@ class MultiFidelityDTCGP(SingleTaskMultiFidelityGP, DTCGP):  # type: ignore[misc
         >>> train_X = torch.rand(600, 3, dtype=torch.float64)  # two inputs and a fidelity
         >>> bias = 1 - train_X[:, 2:]
         >>> train_Y = torch.sin(5 * train_X[:, :2]).sum(-1, keepdim=True) + 0.3 * bias
-        >>> model = MultiFidelityDTCGP(train_X, train_Y, data_fidelities=[2])
+        >>> options = {"data_fidelities": [2], "linear_truncated": False}
+        >>> model = MultiFidelityDTCGP(train_X, train_Y, **options)
         >>> full = torch.tensor([[0.5, 0.5, 1.0]], dtype=torch.float64)
         >>> model.posterior(full).mean.shape
         torch.Size([1, 1])
