@@ -1,7 +1,8 @@
 r"""Gaussian-process optimisation that scales, for the BoTorch ecosystem.
 
 - :class:`DTCGP` is a drop-in replacement for ``SingleTaskGP``. Its posterior costs the same for any
-  number of observations.
+  number of observations. :class:`MixedDTCGP`, :class:`MultiTaskDTCGP` and
+  :class:`MultiFidelityDTCGP` replace BoTorch's models of categories, tasks and fidelities.
 - :class:`BBKB` optimises over a table of candidates, ``BBKB(arms)``, or over a box,
   ``BBKB(bounds=bounds)``: ``ask()`` for points, ``tell(points, rewards)``, ``best()``. Rewards are
   maximised. Its relatives are used in the same way; ``help(botorch_bkb.Optimizer)`` lists them.
@@ -25,7 +26,14 @@ from botorch_bkb.dictionaries import (
     RidgeLeverageSampling,
     epsilon_for_horizon,
 )
-from botorch_bkb.models import DTCGP, CompressedGP
+from botorch_bkb.models import (
+    DTCGP,
+    CompressedGP,
+    MixedDTCGP,
+    MultiFidelityDTCGP,
+    MultiTaskDTCGP,
+    fit_progress,
+)
 
 if TYPE_CHECKING:
     from botorch_bkb.acquisition import BudgetedUCB, select_baseline
@@ -105,6 +113,9 @@ __all__ = [
     "InformationThreshold",
     "JournalError",
     "MiniGPUCB",
+    "MixedDTCGP",
+    "MultiFidelityDTCGP",
+    "MultiTaskDTCGP",
     "Optimizer",
     "QuadratureFeatures",
     "RandomFeatures",
@@ -116,6 +127,7 @@ __all__ = [
     "Suggestion",
     "__version__",
     "epsilon_for_horizon",
+    "fit_progress",
     "read_journal",
     "resume",
     "run",

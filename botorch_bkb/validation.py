@@ -2,6 +2,7 @@ r"""Checks of user input, with errors of the form: expected, got, remedy."""
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 
@@ -21,6 +22,59 @@ def check_finite(name: str, value: Tensor, remedy: str = "drop or impute these r
             f"{name} must be finite, got {value[first].item()} at {first} and "
             f"{int(bad.sum())} such values in total: {remedy}."
         )
+
+
+def check_squares(name: str, value: Tensor, terms: int | None = None) -> None:
+    r"""Raise if ``value`` is not finite, or if sums of squared differences would overflow.
+
+    Distances and variances are such sums.
+
+    Args:
+        name: What the error calls the values.
+        value: A floating point tensor.
+        terms: The number of squares in a sum; the size of the last dimension by default.
+    """
+    terms = value.shape[-1] if terms is None else terms
+    largest = math.sqrt(torch.finfo(value.dtype).max / max(terms, 1)) / 4
+    if value.numel() == 0 or bool(value.detach().abs().max() <= largest):
+        return
+    check_finite(name, value)
+    raise InputDataError(
+        f"{name} must be below {largest:.1g} in absolute value, so that squares fit "
+        f"{value.dtype}, got {value.detach().abs().max().item():g}: rescale it (Normalize for "
+        "inputs, Standardize for outcomes of moderate size)."
+    )
+
+
+class BroadcastError(BotorchTensorDimensionError, RuntimeError):
+    r"""An error for shapes that do not broadcast, which torch reports as a ``RuntimeError``."""
+
+
+def check_query(X: Tensor, columns: int, batch_shape: torch.Size) -> None:
+    r"""Raise if a model cannot be evaluated at ``X``.
+
+    Args:
+        X: A ``... x q x d`` tensor, as the kernel sees it.
+        columns: The number ``d`` of columns that the kernel takes.
+        batch_shape: The batch shape of the model, with its outputs.
+    """
+    check_squares("X", X)
+    if X.shape[-1] != columns:
+        raise BotorchTensorDimensionError(
+            f"X must have {columns} columns, as train_X, got shape {tuple(X.shape)}."
+        )
+    check_broadcast("X", X.shape[:-2], "the model and its outputs", batch_shape)
+
+
+def check_broadcast(name: str, shape: torch.Size, other: str, expected: torch.Size) -> None:
+    r"""Raise if two batch shapes do not broadcast."""
+    for size, length in zip(reversed(shape), reversed(expected), strict=False):
+        if size != length and 1 not in (size, length):
+            raise BroadcastError(
+                f"Attempting to broadcast a dimension of length {size} to one of length {length}: "
+                f"the batch shape of {name}, {tuple(shape)}, must broadcast with that of {other}, "
+                f"{tuple(expected)}."
+            )
 
 
 def level_of_user() -> int:
@@ -73,7 +127,8 @@ def check_training_data(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
     if X.dim() > 1 and X.shape[-2] == 0:
         raise InputDataError(f"train_X must have at least one row, got shape {tuple(X.shape)}.")
     check_finite("train_X", X)
-    check_finite("train_Y", Y)
+    if Y.is_floating_point():
+        check_squares("train_Y", Y, Y.numel())
     if Yvar is not None:
         check_variances("train_Yvar", Yvar)
 

@@ -247,6 +247,7 @@ class ArmTable:
             column, explained = torch.zeros_like(self._prior), -(factor.Q @ z)
         else:
             column = kernel_matrix(self.kernel, self.X, self.X[row : row + 1]).squeeze(-1)
+            column = column.contiguous()  # constant kernels return one number, expanded
         for block in chunks(len(self.X), CHUNK):
             column[block] -= (self.coordinates(block) @ explained.to(self.X)).double()
         return column

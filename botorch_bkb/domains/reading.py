@@ -11,10 +11,12 @@ from torch import Tensor
 
 from botorch_bkb.domains.suggestion import Suggestion
 from botorch_bkb.rows import RowIndex, take_rows
-from botorch_bkb.validation import check_finite, check_variances
+from botorch_bkb.validation import check_finite, check_squares, check_variances
 
 #: The largest absolute reward; the squares of much larger ones overflow.
 LARGEST = 1e150
+#: Smallest noise variance of a result, relative to that of the belief.
+SMALLEST_RATIO = 1e-18
 
 
 class Points(NamedTuple):
@@ -127,7 +129,7 @@ def _read_inputs(X: Tensor, arms: RowIndex, added: Tensor) -> tuple[Tensor, Tens
             "integers, and a single point needs a first dimension of one."
         )
     X = X.to(arms.X)
-    check_finite("X", X)
+    check_squares("X", X)
     rows = arms.find(X)
     if len(added):
         earlier = RowIndex(added).find(X)
@@ -183,3 +185,18 @@ def read_variances(values: Any, q: int, device: torch.device) -> Tensor:
             "rewards for observations without noise."
         )
     return variances
+
+
+def check_ratio(variances: Tensor, noise_var: float) -> None:
+    r"""Raise if some noise variance is so small that rounding hides all other results.
+
+    Args:
+        variances: ``q`` noise variances of results.
+        noise_var: The noise variance of the belief, in the same units.
+    """
+    if len(variances) and float(variances.min()) < SMALLEST_RATIO * noise_var:
+        raise InputDataError(
+            f"Yvar must be at least {SMALLEST_RATIO:g} of the noise variance of the belief, "
+            f"{noise_var:g}, got {float(variances.min()):g}: use a larger variance for results "
+            "without noise, such as 1e-6 times that of the rewards."
+        )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from botorch.acquisition import AcquisitionFunction, OneShotAcquisitionFunction
 from botorch.acquisition.analytic import AnalyticAcquisitionFunction
-from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from botorch.optim.optimize_mixed import (
     SUPPORTED_OPTIONS,
@@ -160,7 +160,11 @@ class Search:
             elif not isinstance(acquisition, OneShotAcquisitionFunction):
                 starts = starts[: options["num_restarts"] - 1]
                 options["batch_initial_conditions"] = starts.unsqueeze(-2) if len(starts) else None
-            X, _ = optimize_acqf(acquisition, cube, fixed_features=fixed or None, **options)
+            try:
+                X, _ = optimize_acqf(acquisition, cube, fixed_features=fixed or None, **options)
+            except RuntimeError as error:
+                check_dependence(acquisition, cube, error)
+                raise
         return X.detach()
 
     def _maximise_mixed(
@@ -320,3 +324,21 @@ class Search:
             options["equality_constraints"] = [*options.get("equality_constraints", []), *fixed]
         with manual_seed(seed):
             return get_polytope_samples(n, self.bounds, **options).to(self.bounds)
+
+
+def check_dependence(acquisition: AcquisitionFunction, cube: Tensor, error: Exception) -> None:
+    r"""Raise a clear error if the acquisition function does not depend on its inputs.
+
+    Args:
+        acquisition: An acquisition function whose maximisation failed.
+        cube: The corners of the box, ``2 x d``.
+        error: How it failed.
+    """
+    x = cube.mean(0, keepdim=True).unsqueeze(0).requires_grad_()
+    value = acquisition(x).sum()
+    if value.requires_grad and torch.autograd.grad(value, x, allow_unused=True)[0] is not None:
+        return
+    raise UnsupportedError(
+        "A search over a box needs a belief that depends on the inputs, got one that does not, "
+        "such as that of a ConstantKernel: add a kernel of the inputs, for instance RBFKernel()."
+    ) from error

@@ -10,7 +10,12 @@ from botorch.exceptions.errors import InputDataError
 from linear_operator import settings
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from linear_operator.utils.errors import NanError, NotPSDError
+from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
+
+
+#: The most negative eigenvalue, over the mean diagonal, of a kernel matrix that is still accepted.
+SLIGHTLY_INDEFINITE = 0.05
 
 
 class KernelNotPSDError(InputDataError, NotPSDError):
@@ -72,6 +77,10 @@ def _cholesky_with_more_jitter(matrix: Tensor, base: float, tries: int) -> Tenso
             warnings.simplefilter("always")
             root = psd_safe_cholesky(matrix, jitter=10 * base, max_tries=tries)
     except (NotPSDError, NanError) as error:
+        if torch.isfinite(matrix).all():
+            low = torch.linalg.eigvalsh(matrix.detach())[..., 0]
+            if (low >= -SLIGHTLY_INDEFINITE).all():
+                return _cholesky_of_indefinite(matrix, low, base)
         raise KernelNotPSDError(
             "The kernel matrix of the dictionary must be finite and positive semi-definite, got "
             f"a matrix of shape {tuple(matrix.shape)} that is not, even with relative jitter "
@@ -82,6 +91,28 @@ def _cholesky_with_more_jitter(matrix: Tensor, base: float, tries: int) -> Tenso
     if len(caught) >= tries - 2:
         warnings.warn(caught[-1].message, stacklevel=3)
     return root
+
+
+def _cholesky_of_indefinite(matrix: Tensor, low: Tensor, base: float) -> Tensor:
+    r"""Factorise a slightly indefinite matrix with a jitter of twice its lowest eigenvalue.
+
+    A jitter of ``d`` gives an eigenvalue ``-e`` the Nyström variance ``e^2 / (d - e)``. It would be
+    arbitrarily large for a jitter just above ``e``, and is ``e`` for ``d = 2e``.
+
+    Args:
+        matrix: ``batch x m x m``, with a mean diagonal of one.
+        low: ``batch`` lowest eigenvalues.
+        base: The least jitter.
+    """
+    jitter = (-2 * low).clamp_min(base)[..., None, None]
+    warnings.warn(
+        f"The kernel is not positive semi-definite: a relative jitter of {float(jitter.max()):.1e} "
+        "was added to its matrix. LinearTruncatedFidelityKernel is such a kernel.",
+        NumericalWarning,
+        stacklevel=4,
+    )
+    eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    return torch.linalg.cholesky(matrix + jitter * eye)
 
 
 def solve_rows(root: Tensor, rows: Tensor) -> Tensor:

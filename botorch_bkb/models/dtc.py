@@ -40,11 +40,14 @@ from botorch_bkb.dictionaries import DictionaryRule, FourierFeatures, covers
 from botorch_bkb.linalg import map_tensors
 from botorch_bkb.models.appendable import Observations, detached
 from botorch_bkb.models.loss import Loss, fit
+from botorch_bkb.models.noise import noise_variances
 from botorch_bkb.models.prior import EmbeddedRows, NystromPrior
 from botorch_bkb.models.sparse import SparseGP
 from botorch_bkb.validation import (
+    check_broadcast,
     check_finite,
     check_kernel,
+    check_query,
     check_training_data,
     check_variances,
 )
@@ -72,6 +75,7 @@ class DTCGP(SparseGP):
 
     The dictionary is drawn when it is first needed and stays fixed while the hyperparameters are
     fitted. If they have changed, it is drawn again at the next evaluation of the model.
+    ``fit_gpytorch_mll(mll, optimizer_kwargs=fit_progress())`` shows the progress of a fit.
     ``condition_on_observations`` and ``fantasize`` treat the DTC process as the prior and
     condition it exactly on the new points.
 
@@ -144,6 +148,18 @@ class DTCGP(SparseGP):
         )
         if isinstance(self._rule, FourierFeatures):
             self._use_features(train_X, is_default=covar_module is None)
+
+    def _make_sparse(
+        self,
+        dictionary: DictionaryRule | InducingPointAllocator | Tensor | None,
+        trace_term: bool,
+        train_X: Tensor,
+    ) -> None:
+        r"""Set the options of sparsity, where BoTorch's constructor has set all others."""
+        self._take_dictionary(dictionary, train_X)
+        self.__dict__["_trace_term"] = trace_term
+        if isinstance(self._rule, FourierFeatures):
+            self._use_features(train_X, is_default=False)
 
     def _use_features(self, train_X: Tensor, is_default: bool) -> None:
         r"""Replace the kernel by that of the features."""
@@ -242,6 +258,9 @@ class DTCGP(SparseGP):
                     "sparse GP. Use batch_cross_validation, or folds (Ax does so by itself)."
                 )
             return super().forward(x)
+        data = self._train_inputs[0]
+        if x is not data and not torch.equal(x, data):
+            return super().forward(x)  # the dictionary is one of the training data
         X = self.transform_inputs(x)
         indices = self._dictionary(X.detach())
         if self._is_exact_at(indices, X.detach()) and not self._trace_term:
@@ -283,8 +302,8 @@ class DTCGP(SparseGP):
         if self.training or settings.prior_mode.on():
             return super().__call__(*args, **kwargs)
         X = args[0].unsqueeze(-1) if args[0].dim() == 1 else args[0]
-        check_finite("X", X)
         X = X.to(self._train_targets.dtype)
+        check_query(X, self._train_inputs[0].shape[-1], self._targets_shape()[:-1])
         belief = self._belief_now()
         mean, covar = belief.moments(self.covar_module, self.mean_module, X)
         batch = torch.broadcast_shapes(mean.shape[:-1], covar.shape[:-2])
@@ -360,6 +379,8 @@ class DTCGP(SparseGP):
             A model of the same type with ``n + q`` training points.
         """
         self.eval()
+        check_broadcast("X", X.shape[:-2], "the model", self.batch_shape)
+        check_broadcast("Y", Y.shape[:-2], "X", X.shape[:-2])
         if hasattr(self, "outcome_transform"):
             Y, _ = self.outcome_transform(Y, X=X)  # ``noise`` is transformed already
         if fantasize_flag.off():
@@ -396,6 +417,7 @@ class DTCGP(SparseGP):
 
     def _condition(self, new: Observations, noise: Tensor | None) -> Self:
         new = Observations(*(t.to(self._train_targets.dtype) for t in new))
+        check_query(new.X, self._train_inputs[0].shape[-1], self._targets_shape()[:-1])
         belief = self._belief_now().condition(
             self.covar_module,
             self.mean_module,
@@ -422,7 +444,7 @@ class DTCGP(SparseGP):
         if noise is not None:
             return noise
         shape = torch.broadcast_shapes(X.shape[:-1], (*self._aug_batch_shape, 1))
-        return self.likelihood._shaped_noise_covar(shape, X).diagonal(dim1=-2, dim2=-1)
+        return noise_variances(self.likelihood, shape, X)
 
     # ------------------------------------------------------------------ state
 

@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 import gpytorch
+from botorch.exceptions.errors import InputDataError
 from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.means import ConstantMean
@@ -53,10 +54,21 @@ def reward_model(
         box: The box that is the unit cube for the model. By default the model takes inputs as the
             user gave them.
     """
+    check_scale(hyper.units)
     kernel = deepcopy(hyper.kernel).requires_grad_(True)
     if hyper.units != RewardUnits():  # an outcome transform would learn units of its own
         kernel = _scaled(kernel, hyper.units.variance_to_rewards(1.0), X)
     return _model(X, history.means, history, hyper, dictionary, scale, box, kernel, hyper.units)
+
+
+def check_scale(units: RewardUnits) -> None:
+    r"""Raise if variances in units of the rewards overflow or vanish."""
+    if 1e-100 <= units.scale <= 1e100:
+        return
+    raise InputDataError(
+        "A model in units of the rewards needs rewards with a standard deviation between 1e-100 "
+        f"and 1e100, whose square is a number, got {units.scale:g}: rescale the rewards."
+    )
 
 
 def standardised_model(

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from botorch.fit import _fit_fallback
 from botorch.optim.core import OptimizationResult, scipy_minimize
 from botorch.optim.utils import get_parameters
 from torch import Tensor
 
+from botorch_bkb.models.fit_errors import fit_with_reasons
 from botorch_bkb.models.log_posterior import Hyperparameter, LogPosterior
 
 #: Arguments of an optimizer that a fit in logarithmic coordinates takes.
@@ -85,7 +85,7 @@ def fit(
     is_plain = closure is None and closure_kwargs is None and "optimizer" not in kwargs
     if is_plain and OPTIONS.issuperset(optimizer_kwargs or {}) and LogPosterior.of(mll) is not None:
         kwargs["optimizer"] = minimise_in_logarithms
-    return _fit_fallback(
+    return fit_with_reasons(
         mll,
         closure=closure,
         closure_kwargs=closure_kwargs,

@@ -9,12 +9,15 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.utils.inducing_point_allocators import InducingPointAllocator
 from botorch.sampling.pathwise.utils import get_train_inputs
+from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
 from botorch_bkb.dictionaries import DictionaryRule, as_rule, given_dictionary
 from botorch_bkb.features import has_features
 from botorch_bkb.models.appendable import AppendableGP
-from botorch_bkb.validation import check_indices
+from botorch_bkb.models.fit_errors import fit_with_reasons
+from botorch_bkb.models.noise import noise_variances
+from botorch_bkb.validation import check_indices, check_squares
 
 #: State dict keys of the dictionary: its rows, their inputs, the hyperparameters at the draw.
 SAVED = ("dictionary.indices", "dictionary.points", "dictionary.hyperparameters")
@@ -41,12 +44,29 @@ class SparseGP(AppendableGP):
         dictionary: DictionaryRule | InducingPointAllocator | Tensor | None = None,
         **kwargs: Any,
     ) -> None:
+        self._take_dictionary(dictionary, train_X)
+        super().__init__(train_X, *args, **kwargs)
+        with torch.no_grad():
+            check_squares("train_X as the kernel sees it", self.transform_inputs(train_X))
+
+    def _take_dictionary(
+        self, dictionary: DictionaryRule | InducingPointAllocator | Tensor | None, train_X: Tensor
+    ) -> None:
+        r"""Set the rule of the dictionary, or its indices."""
         given = None
         if isinstance(dictionary, Tensor):
             given, dictionary = given_dictionary(dictionary, train_X), None
         rule = as_rule(dictionary)
         self.__dict__.update(_rule=rule, _given=given, _indices=given, _drawn_under=None)
-        super().__init__(train_X, *args, **kwargs)
+
+    def custom_fit(self, mll: MarginalLogLikelihood, **kwargs: Any) -> MarginalLogLikelihood:
+        r"""Fit the hyperparameters; ``fit_gpytorch_mll`` calls it.
+
+        Args:
+            mll: The marginal log likelihood of this model.
+            kwargs: Further arguments of ``fit_gpytorch_mll``.
+        """
+        return fit_with_reasons(mll, **kwargs)
 
     def _has_belief(self) -> bool:
         r"""Return whether a belief is cached for the current dictionary."""
@@ -118,8 +138,7 @@ class SparseGP(AppendableGP):
         r"""Return the noise variances of the training data, ``batch x n``."""
         with torch.no_grad():
             shape = torch.broadcast_shapes(X.shape[:-1], self.train_targets.shape)
-            noise = self.likelihood._shaped_noise_covar(shape, X)
-            return noise.diagonal(dim1=-2, dim2=-1).expand(shape).detach()
+            return noise_variances(self.likelihood, shape, X).detach()
 
     def _forget_dictionary(self) -> None:
         self.__dict__.update(_indices=self._given, _drawn_under=None)

@@ -20,7 +20,7 @@ from botorch_bkb.models.fitting import fit_hyperparameters
 from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import Hyperparameters
 from botorch_bkb.units import UnitCube
-from botorch_bkb.validation import check_kernel, level_of_user
+from botorch_bkb.validation import check_finite, check_kernel, check_squares, level_of_user
 
 #: The largest ratio of the ranges of two inputs that one length-scale can serve.
 MOST_RANGE = 1e3
@@ -157,7 +157,9 @@ class Surrogate:
             extent: Inputs whose ranges are those of the domain.
         """
         if self.covar_module is None:
+            check_finite("The range of inputs", extent.amax(0) - extent.amin(0), "rescale them")
             return UnitCube.around(extent)
+        check_squares("The inputs", extent)
         warn_of_scales(extent, self.covar_module)
         return None
 

@@ -23,7 +23,7 @@ from botorch_bkb.belief import chunks
 from botorch_bkb.confidence import Confidence
 from botorch_bkb.dictionaries import DictionaryRule, RidgeLeverageSampling
 from botorch_bkb.domains import Arms, Domain, Suggestion
-from botorch_bkb.domains.reading import check_arms, read_rewards, read_variances
+from botorch_bkb.domains.reading import check_arms, check_ratio, read_rewards, read_variances
 from botorch_bkb.models import Surrogate
 from botorch_bkb.optimizers.arguments import explains_unknown_arguments
 from botorch_bkb.optimizers.asking import suggest, with_new_rows
@@ -268,7 +268,9 @@ class Optimizer(OptimizerBase):
         state = with_known_noise(self.parts.model, state, variances)
         weights = torch.ones_like(rewards)
         if variances is not None:
-            weights = state.hyper.units.variance_to_rewards(state.hyper.noise_var) / variances
+            noise_var = state.hyper.units.variance_to_rewards(state.hyper.noise_var)
+            check_ratio(variances, noise_var)
+            weights = noise_var / variances
         table = self._take_table()
         if state.hyper is not self._state.hyper:
             table = build_table(self.domain, state)

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from botorch.exceptions.errors import UnsupportedError
-from botorch.models import SingleTaskGP
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.models import ModelListGP, SingleTaskGP
 
-from botorch_bkb import DTCGP, CompressedGP, select_baseline
+from botorch_bkb import DTCGP, CompressedGP, MultiTaskDTCGP, select_baseline
 from tests.problems import regression
 
 
@@ -62,5 +64,43 @@ def test_a_compressed_model_has_a_baseline():
 
 
 def test_other_models_are_refused():
-    with pytest.raises(UnsupportedError, match="DTCGP or a CompressedGP, got SingleTaskGP"):
+    with pytest.raises(UnsupportedError, match=r"DTCGP, a CompressedGP.* got SingleTaskGP"):
         select_baseline(SingleTaskGP(*regression(10)))
+
+
+def test_a_list_of_models_ranks_by_its_transformed_posterior():
+    X, Y = regression(200, 2, 2)
+    models = ModelListGP(*(DTCGP(X, Y[:, [i]], dictionary=torch.arange(40)) for i in range(2)))
+    both = DTCGP(X, Y, dictionary=torch.arange(40))
+    weights = ScalarizedPosteriorTransform(torch.tensor([1.0, -0.5], dtype=torch.float64))
+    of_list, of_one = (select_baseline(m, 30, weights) for m in (models, both))
+    assert len(of_list) <= 30
+    torch.testing.assert_close(of_list, of_one)
+
+
+def test_a_list_of_models_without_a_transform_gives_each_an_equal_share():
+    X, Y = regression(200, 2, 2)
+    models = [DTCGP(X[i : 150 + i], Y[i : 150 + i, [i]]) for i in range(2)]
+    baseline = select_baseline(ModelListGP(*models), 31)
+    assert len(baseline) <= 31
+    own = (select_baseline(m, size) for m, size in zip(models, (16, 15), strict=True))
+    for part in own:
+        assert (part.unsqueeze(1) == baseline).all(-1).any(-1).all()
+
+
+def test_a_list_with_another_model_or_too_small_a_size_is_refused():
+    X, Y = regression(20)
+    with pytest.raises(UnsupportedError, match="got SingleTaskGP"):
+        select_baseline(ModelListGP(DTCGP(X, Y), SingleTaskGP(X, Y)))
+    with pytest.raises(InputDataError, match="at least as many inputs"):
+        select_baseline(ModelListGP(DTCGP(X, Y), DTCGP(X, Y)), 1)
+
+
+def test_the_baseline_of_a_multi_task_model_has_no_column_of_tasks():
+    X, Y = regression(60, 3)
+    X[:, 1] = torch.arange(60).remainder(2)
+    model = MultiTaskDTCGP(X, Y, task_feature=1, output_tasks=[1])
+    baseline = select_baseline(model, 20)
+    assert baseline.shape == (20, 2)
+    acqf = qLogNoisyExpectedImprovement(model, X_baseline=baseline)
+    assert acqf(torch.rand(3, 2, 2, dtype=torch.float64)).isfinite().all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from botorch.models.transforms import Normalize
+from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from botorch_bkb import DTCGP
 from tests import naive
@@ -55,3 +56,9 @@ def dense_moments(model, T):
             *(k(a, b).to_dense() for a, b in ((S, S), (X, S), (T, S), (T, T))), y, noise
         )
         return mean + model.mean_module(T), cov
+
+
+def likelihood_of(model):
+    r"""The log marginal likelihood of a model's training data."""
+    mll = ExactMarginalLogLikelihood(model.likelihood, model).train()
+    return mll(model(*model.train_inputs), model.train_targets, *model.train_inputs)

@@ -52,7 +52,7 @@ def test_a_number_is_no_dictionary():
 
 
 def test_a_baseline_is_chosen_from_sparse_models():
-    with pytest.raises(UnsupportedError, match="DTCGP or a CompressedGP, got SingleTaskGP"):
+    with pytest.raises(UnsupportedError, match=r"DTCGP, a CompressedGP.* got SingleTaskGP"):
         select_baseline(SingleTaskGP(*regression(10)), 3)
 
 
@@ -207,3 +207,26 @@ def test_all_inputs_equal():
     assert model.dictionary_indices.tolist() == [0]
     posterior = model.posterior(X[:1])
     torch.testing.assert_close(posterior.mean, Y.mean(0, keepdim=True), atol=0.05, rtol=0)
+
+
+def test_batches_that_do_not_broadcast_are_refused_in_the_words_of_gpytorch():
+    model = DTCGP(*regression(10, batch=(3,)))
+    two = torch.rand(2, 4, 2, dtype=torch.float64)
+    message = r"Attempting to broadcast a dimension of length 2 .*\(3,\)"
+    for error in (RuntimeError, BotorchTensorDimensionError):
+        with pytest.raises(error, match=message):
+            model.posterior(two)
+    with pytest.raises(BotorchTensorDimensionError, match=message):
+        model.condition_on_observations(two, two[..., :1])
+    fantasies = DTCGP(*regression(10)).condition_on_observations(two, two[..., :1])
+    five = torch.rand(5, 4, 2, dtype=torch.float64)
+    with pytest.raises(BotorchTensorDimensionError, match="broadcast a dimension of length 5"):
+        fantasies.posterior(five)
+    with pytest.raises(BotorchTensorDimensionError, match="the batch shape of Y"):
+        DTCGP(*regression(10)).condition_on_observations(five, two[..., :1])
+
+
+def test_queries_with_other_columns_are_refused():
+    model = DTCGP(*regression(10))
+    with pytest.raises(BotorchTensorDimensionError, match="X must have 2 columns"):
+        model.posterior(torch.rand(4, 3, dtype=torch.float64))

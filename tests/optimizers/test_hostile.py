@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
-from botorch.exceptions.errors import InputDataError
-from gpytorch.kernels import LinearKernel, RBFKernel, ScaleKernel
+from botorch.exceptions.errors import InputDataError, UnsupportedError
+from gpytorch.kernels import ConstantKernel, LinearKernel, RBFKernel, ScaleKernel
 
-from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, EpsilonGreedy, MiniGPUCB, rows
+from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, CompressedUCB, EpsilonGreedy, MiniGPUCB, rows
 from botorch_bkb.models.history import History
 from botorch_bkb.rows import RowIndex
 from botorch_bkb.units import RewardUnits
@@ -28,7 +30,7 @@ def run(algorithm, arms, reward, steps=12, **options):
         optimizer.tell(suggestion, reward(suggestion.X))
         best = optimizer.best()
         for value in (best.mean, best.lower, best.upper, optimizer.effective_dimension):
-            assert torch.tensor(value).isfinite()
+            assert math.isfinite(value)
         assert best.lower <= best.mean <= best.upper
         assert optimizer.table.variance().isfinite().all()
     return optimizer
@@ -210,3 +212,72 @@ class TestHistory:
         assert units.offset == pytest.approx(float(rewards.mean()), rel=1e-15)
         assert units.scale == pytest.approx(float(rewards.std(correction=0)), rel=1e-3)
         assert History.empty(torch.device("cpu")).standardisation() == RewardUnits(0.0, 1.0)
+
+
+UNIT = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+EXTREME = [(1e20, torch.float32), (1e155, torch.float64), (1e300, torch.float64)]
+
+
+@pytest.mark.parametrize("algorithm", [BBKB, BKB, CompressedUCB, GPUCB])
+class TestExtremes:
+    @pytest.mark.parametrize(("scale", "dtype"), EXTREME)
+    def test_arms_whose_squares_overflow_are_scaled_or_refused(self, algorithm, scale, dtype):
+        arms = (scale * torch.rand(20, 2, dtype=torch.float64)).to(dtype)
+        optimizer = run(algorithm, arms, lambda X: (X.double() / scale).sum(-1), steps=4)
+        assert math.isfinite(optimizer.best().mean)
+        kernel = RBFKernel().to(dtype)
+        with pytest.raises(InputDataError, match=r"must be below.*squares fit.*rescale"):
+            algorithm(arms, covar_module=kernel, noise_var=0.1)
+
+    def test_a_range_that_overflows_is_refused(self, algorithm):
+        arms = torch.tensor([[-1.7e308], [1.7e308]], dtype=torch.float64)
+        with pytest.raises(InputDataError, match=r"range of inputs must be finite.*rescale"):
+            algorithm(arms)
+
+    @pytest.mark.parametrize("scale", [1e-160, 1e140])
+    def test_rewards_of_extreme_scales(self, algorithm, scale):
+        arms = torch.rand(20, 2, dtype=torch.float64)
+        optimizer = run(algorithm, arms, lambda X: scale * torch.sin(5 * X).sum(-1), steps=6)
+        best = optimizer.best()
+        assert all(map(math.isfinite, (best.mean, best.lower, best.upper)))
+        with pytest.raises(InputDataError, match=r"standard deviation between .* rescale"):
+            _ = optimizer.model
+
+    def test_a_constant_kernel(self, algorithm):
+        arms = torch.rand(20, 2, dtype=torch.float64)
+        kernel = ConstantKernel().double()
+        optimizer = run(algorithm, arms, constant, steps=4, covar_module=kernel, noise_var=0.1)
+        assert math.isfinite(optimizer.best().mean)
+
+    def test_a_variance_that_hides_all_other_results_is_refused(self, algorithm):
+        arms = torch.rand(20, 2, dtype=torch.float64)
+        optimizer = algorithm(arms, covar_module=RBFKernel().double(), noise_var=0.1, seed=0)
+        optimizer.tell([0], [1.0])
+        before = optimizer.best()
+        with pytest.raises(InputDataError, match="Yvar must be at least 1e-18 of the noise"):
+            optimizer.tell([1], [2.0], Yvar=[1e-300])
+        assert optimizer.num_observations == 1 and optimizer.best().mean == before.mean
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e140])
+def test_extreme_rewards_over_a_box(scale):
+    optimizer = BKB(bounds=UNIT, seed=0, num_initial=3)
+    for _ in range(5):
+        suggestion = optimizer.ask()
+        optimizer.tell(suggestion, scale * suggestion.X.sum(-1))
+    assert math.isfinite(optimizer.best().mean)
+
+
+def test_a_box_with_a_constant_kernel_is_refused():
+    optimizer = BKB(bounds=UNIT, seed=0, covar_module=ConstantKernel().double(), noise_var=0.1)
+    optimizer.tell(torch.rand(9, 2, dtype=torch.float64), torch.rand(9))
+    with pytest.raises(UnsupportedError, match=r"depends on the inputs.*ConstantKernel"):
+        optimizer.ask()
+    assert not optimizer.pending
+
+
+def test_told_points_whose_squares_overflow_are_refused():
+    optimizer = BBKB(torch.rand(20, 2, dtype=torch.float64), seed=0)
+    with pytest.raises(InputDataError, match="X must be below"):
+        optimizer.tell(torch.full((1, 2), 1e200, dtype=torch.float64), [1.0])
+    assert optimizer.num_observations == 0

@@ -18,9 +18,15 @@ from botorch_bkb.dictionaries import (
 )
 from botorch_bkb.integrations.ax.node import BKBNode
 from botorch_bkb.integrations.ax.strategy import SmallBaselineAcquisition
-from botorch_bkb.models import DTCGP, CompressedGP
+from botorch_bkb.models import (
+    DTCGP,
+    CompressedGP,
+    MixedDTCGP,
+    MultiFidelityDTCGP,
+    MultiTaskDTCGP,
+)
 
-for _model in (DTCGP, CompressedGP):
+for _model in (DTCGP, CompressedGP, MixedDTCGP, MultiFidelityDTCGP, MultiTaskDTCGP):
     register_model(_model)
 register_acquisition_function(BudgetedUCB)
 register_acquisition(SmallBaselineAcquisition)
