@@ -13,7 +13,6 @@ from linear_operator.utils.errors import NanError, NotPSDError
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-
 #: The most negative eigenvalue, over the mean diagonal, of a kernel matrix that is still accepted.
 SLIGHTLY_INDEFINITE = 0.05
 

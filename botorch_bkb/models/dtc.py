@@ -280,8 +280,8 @@ class DTCGP(SparseGP):
     def compute_custom_loss(self) -> Callable[..., Tensor]:
         r"""The negative marginal log-likelihood as a function of ``mll``.
 
-        BoTorch looks it up here. It is what ``ExactMarginalLogLikelihood`` computes. Its derivatives are analytic for the
-        common kernels, means, likelihoods and priors.
+        BoTorch looks it up here. It is what ``ExactMarginalLogLikelihood`` computes. Its
+        derivatives are analytic for the common kernels, means, likelihoods and priors.
         """
         return Loss()
 
