@@ -22,6 +22,7 @@ from botorch_bkb.dictionaries import (
     InformationThreshold,
     QuadratureFeatures,
     RandomFeatures,
+    RandomlyPivotedCholesky,
     RidgeLeverageSampling,
     epsilon_for_horizon,
 )
@@ -108,6 +109,7 @@ __all__ = [
     "Optimizer",
     "QuadratureFeatures",
     "RandomFeatures",
+    "RandomlyPivotedCholesky",
     "Result",
     "RidgeLeverageSampling",
     "StopAfter",

@@ -17,6 +17,7 @@ References:
     Musco, Musco: Recursive sampling for the Nyström method. NeurIPS 2017.
 """
 
+from botorch_bkb.dictionaries.caps import capped, thinned, unexplained, warn_capped
 from botorch_bkb.dictionaries.choice import Automatic, FromAllocator, as_rule, given_dictionary
 from botorch_bkb.dictionaries.features import (
     FourierFeatures,
@@ -25,7 +26,14 @@ from botorch_bkb.dictionaries.features import (
 )
 from botorch_bkb.dictionaries.leverage import RidgeLeverageSampling
 from botorch_bkb.dictionaries.observed import Draw, ObservedInputs
-from botorch_bkb.dictionaries.rule import AllPoints, DictionaryRule, covers, first_occurrences
+from botorch_bkb.dictionaries.pivoted import RandomlyPivotedCholesky
+from botorch_bkb.dictionaries.rule import (
+    AllPoints,
+    Candidates,
+    DictionaryRule,
+    covers,
+    first_occurrences,
+)
 from botorch_bkb.dictionaries.scores import data_leverage
 from botorch_bkb.dictionaries.threshold import (
     InformationThreshold,
@@ -37,6 +45,7 @@ from botorch_bkb.dictionaries.threshold import (
 __all__ = [
     "AllPoints",
     "Automatic",
+    "Candidates",
     "DictionaryRule",
     "Draw",
     "FourierFeatures",
@@ -45,13 +54,18 @@ __all__ = [
     "ObservedInputs",
     "QuadratureFeatures",
     "RandomFeatures",
+    "RandomlyPivotedCholesky",
     "RidgeLeverageSampling",
     "as_rule",
+    "capped",
     "covers",
     "data_leverage",
     "epsilon_for_horizon",
     "first_occurrences",
     "given_dictionary",
     "score_threshold",
+    "thinned",
     "threshold_of",
+    "unexplained",
+    "warn_capped",
 ]
