@@ -29,7 +29,7 @@ from benchmarks.cap_rules import GREEDY, HIGHEST, LOWERED, PIVOTED, RANDOM, THIN
 from benchmarks.cases import of, play_all
 from benchmarks.peers.sparse import evidence, fitted_sgpr
 from benchmarks.problems.bandits import generated
-from benchmarks.problems.regressions import HARTMANN, HOUSING, regression, with_kernel
+from benchmarks.problems.regressions import HARTMANN, HOUSING, Regression, regression, with_kernel
 from benchmarks.report import Options, Report
 from botorch_bkb import BBKB, DTCGP, RidgeLeverageSampling
 from botorch_bkb.dictionaries import Candidates, unexplained
@@ -56,7 +56,8 @@ def run(options: Options, report: Report) -> None:
         for seed in range(1 if name == GREEDY else options.seeds)
     ]
     models = play_all(play_fit, Quality, fits, options)
-    learned = equal_time(options)
+    fitted = [EqualTime(problem, folder, options.quick) for problem in (HARTMANN, HOUSING)]
+    learned = play_all(play_equal_time, Learned, fitted, options)
     cases = [
         Case(problem, name, seed, folder, options.quick)
         for problem, name in itertools.product(RUNS, (UNCAPPED, *CAPS))
@@ -113,41 +114,51 @@ def play_fit(case: Fit) -> Quality:
     return Quality(*problem.errors(mean, variance + noise), float(variance.mean()), share, seconds)
 
 
+class EqualTime(NamedTuple):
+    r"""A problem on which ours and SGPR have the same time."""
+
+    problem: str
+    folder: str
+    quick: bool
+
+
 class Learned(NamedTuple):
-    r"""A fit of kernel, noise and perhaps inducing points."""
+    r"""Fits of kernel and noise: ours, and one of inducing points as well."""
 
     rmse: float
     nlpd: float
     seconds: float
+    rmse_of_sgpr: float
+    nlpd_of_sgpr: float
+    seconds_of_sgpr: float
 
 
-def equal_time(options: Options) -> dict[tuple[str, str, int], Learned]:
-    r"""Fit ours, and then SGPR in the same time, to all rows of each problem."""
-    found = {}
-    ours, theirs = (20, 10) if options.quick else (500, 200)
-    for name in (HARTMANN, HOUSING):
-        problem = regression(name, options.data, options.quick)
-        torch.manual_seed(0)
-        start = time.perf_counter()
-        model: Model = DTCGP(
-            problem.X, problem.Y[:, None], outcome_transform=None,
-            dictionary=RidgeLeverageSampling(4.0, ours),
-        )  # fmt: skip
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-        found[name, OURS, ours] = learned(model, problem, start)
-        limit, start = found[name, OURS, ours].seconds, time.perf_counter()
-        model = fitted_sgpr(problem.X, problem.Y, theirs, limit)
-        found[name, SGPR, theirs] = learned(model, problem, start)
-    return found
-
-
-def learned(model: Model, problem, start: float) -> Learned:
-    r"""Return the errors of a fitted model, and the seconds since ``start`` without them."""
+def play_equal_time(case: EqualTime) -> Learned:
+    r"""Fit ours, and then SGPR in the same time, to all rows."""
+    problem = regression(case.problem, Path(case.folder) if case.folder else None, case.quick)
+    ours, theirs = few_and_fewer(case.quick)
+    start = time.perf_counter()
+    model = DTCGP(
+        problem.X, problem.Y[:, None], outcome_transform=None,
+        dictionary=RidgeLeverageSampling(4.0, ours),
+    )  # fmt: skip
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    limit = time.perf_counter() - start
+    start = time.perf_counter()
+    other = fitted_sgpr(problem.X, problem.Y, theirs, limit)
     seconds = time.perf_counter() - start
+    return Learned(*errors(model, problem), limit, *errors(other, problem), seconds)
+
+
+def few_and_fewer(quick: bool) -> tuple[int, int]:
+    r"""Return the number of our points, and of SGPR's."""
+    return (20, 10) if quick else (500, 200)
+
+
+def errors(model: Model, problem: Regression) -> tuple[float, float]:
     with torch.no_grad(), evidence(low_rank=True):
         posterior = model.posterior(problem.x, observation_noise=True)
-        mean, variance = posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
-    return Learned(*problem.errors(mean, variance), seconds)
+        return problem.errors(posterior.mean.squeeze(-1), posterior.variance.squeeze(-1))
 
 
 # ---------------------------------------------------------------------- optimizers
@@ -227,8 +238,12 @@ def record(report: Report, models, learned, regrets, sizes) -> None:
     for problem, size, name in itertools.product((HARTMANN, HOUSING), sizes, RULES):
         some = of(models, problem=problem, size=size, rule=name)
         rows(report, ("regression", problem, name, size), some)
-    for (problem, name, size), fit in learned.items():
-        rows(report, ("equal time", problem, name, size), [fit])
+    for case, fit in learned.items():
+        for name, size, values in zip(
+            (OURS, SGPR), few_and_fewer(case.quick), (fit[:3], fit[3:]), strict=True
+        ):
+            for figure, value in zip(Learned._fields, values, strict=False):
+                report.row("equal time", case.problem, name, size, figure, 1, float(value), 0.0)
     for problem, name in itertools.product(RUNS, (UNCAPPED, *CAPS)):
         some = of(regrets, problem=problem, rule=name)
         cap = "" if name == UNCAPPED else RUNS[problem][0]

@@ -10,11 +10,18 @@ The score of an input is its posterior variance in units of the noise,
 one set of indices serves all batches. It is chosen by the largest score over the batches, so the
 guarantees of a rule hold in each of them.
 
+If a rule draws more points than its ``max_size`` allows, a part of them is kept (:func:`thinned`,
+and :func:`capped` in an optimizer). A model and an optimizer warn of it once, and say how much of
+the prior variance at the data is left unexplained (:func:`unexplained`).
+
 References:
     Calandriello, Carratino, Lazaric, Valko, Rosasco: Gaussian process optimization with
     adaptive sketching: scalable and no regret. COLT 2019. (BKB, Algorithm 1, Theorem 1.)
 
     Musco, Musco: Recursive sampling for the Nyström method. NeurIPS 2017.
+
+    Chen, Epperly, Tropp, Webber: Randomly pivoted Cholesky: practical approximation of a kernel
+    matrix with few entry evaluations. Communications on Pure and Applied Mathematics, 2025.
 """
 
 from botorch_bkb.dictionaries.caps import capped, thinned, unexplained, warn_capped
