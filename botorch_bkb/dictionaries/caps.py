@@ -28,7 +28,7 @@ def thinned(
 
     In a regression the inputs of highest score are the outlying ones. To keep these was the worst
     of all rules that were measured (study ``caps`` of the benchmarks). ``u / tau``, which lowers
-    the oversampling itself, prefers them where many probabilities are 1, and was second worst.
+    the oversampling itself, prefers them where many probabilities are 1, and was a little worse.
 
     Args:
         drawn: ``k`` positions of distinct inputs.
