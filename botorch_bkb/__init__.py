@@ -23,6 +23,7 @@ from botorch_bkb.dictionaries import (
     InformationThreshold,
     QuadratureFeatures,
     RandomFeatures,
+    RandomlyPivotedCholesky,
     RidgeLeverageSampling,
     epsilon_for_horizon,
 )
@@ -119,6 +120,7 @@ __all__ = [
     "Optimizer",
     "QuadratureFeatures",
     "RandomFeatures",
+    "RandomlyPivotedCholesky",
     "Result",
     "RidgeLeverageSampling",
     "StopAfter",

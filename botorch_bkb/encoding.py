@@ -45,6 +45,7 @@ from botorch_bkb.dictionaries import (
     InformationThreshold,
     QuadratureFeatures,
     RandomFeatures,
+    RandomlyPivotedCholesky,
     RidgeLeverageSampling,
 )
 from botorch_bkb.domains import Arms, Box, Tree
@@ -76,9 +77,9 @@ VALUES = {
     kind.__name__: kind
     for kind in (
         Arms, Box, Tree, Surrogate, AllPoints, Automatic, InformationThreshold,
-        RidgeLeverageSampling, QuadratureFeatures, RandomFeatures, Confidence, OneAtATime, SumRule,
-        LocalRule, ProductRule, HoldingRule, Elimination, UCB, EI, MPI, PI, PureExploration,
-        Thompson, Greedy, FromBoTorch,
+        RidgeLeverageSampling, RandomlyPivotedCholesky, QuadratureFeatures, RandomFeatures,
+        Confidence, OneAtATime, SumRule, LocalRule, ProductRule, HoldingRule, Elimination, UCB, EI,
+        MPI, PI, PureExploration, Thompson, Greedy, FromBoTorch,
     )
 }  # fmt: skip
 LENGTH = struct.Struct("<Q")

@@ -80,8 +80,8 @@ def check_broadcast(name: str, shape: torch.Size, other: str, expected: torch.Si
 def level_of_user() -> int:
     r"""Return the ``stacklevel`` with which a warning of the caller points to the user's code."""
     frame, level = sys._getframe(1), 1
-    package = __name__.partition(".")[0]
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+    inside = (__name__.partition(".")[0], "torch")  # torch's decorators have frames of their own
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
         frame, level = frame.f_back, level + 1
     return level
 

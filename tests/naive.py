@@ -83,6 +83,25 @@ def information_threshold(K: Tensor, noise: Tensor, epsilon: float) -> list[int]
     return kept
 
 
+def pivoted_cholesky_law(K: Tensor, weights: Tensor, size: int) -> dict[tuple[int, ...], float]:
+    r"""Randomly pivoted Cholesky: the probability of every set, summed over its orders.
+
+    The next point is drawn in proportion to its weight times its Schur complement.
+    """
+    law: dict[tuple[int, ...], float] = {}
+    for order in itertools.permutations(range(len(K)), size):
+        probability = 1.0
+        for step, i in enumerate(order):
+            S = list(order[:step])
+            left = K.diagonal() - (K[:, S] @ torch.linalg.pinv(K[S][:, S]) * K[:, S]).sum(-1)
+            left[S] = 0.0
+            share = weights * left.clamp_min(0)
+            probability *= float(share[i] / share.sum())
+        key = tuple(sorted(order))
+        law[key] = law.get(key, 0.0) + probability
+    return law
+
+
 def batch(
     K_ss: Tensor,
     K_as: Tensor,

@@ -32,6 +32,7 @@ from botorch_bkb import (
     InformationThreshold,
     QuadratureFeatures,
     RandomFeatures,
+    RandomlyPivotedCholesky,
     RidgeLeverageSampling,
     resume,
     run,
@@ -146,6 +147,7 @@ def test_no_factory_without_device_in_acquisition_functions(device):
     [
         None,
         AllPoints(max_size=5),
+        RandomlyPivotedCholesky(5),
         InformationThreshold(0.05, discard=False),
         QuadratureFeatures(6),
         RandomFeatures(20),

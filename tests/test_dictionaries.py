@@ -185,14 +185,15 @@ class TestRidgeLeverageSampling:
         RidgeLeverageSampling(2.0).select(X, watched, noise(X), generator=generator(0))
         assert 512 * 512 <= max(sizes) <= 4096 * 512
 
-    def test_cap_keeps_the_highest_scores_with_one_warning(self):
+    def test_cap_thins_the_draw_by_its_coins_with_one_warning(self):
         X = inputs(100)
         scores = torch.linspace(0.5, 1, 100, dtype=torch.float64)  # all certain to be drawn
-        with pytest.warns(BotorchWarning, match="10 of highest score") as caught:
+        with pytest.warns(BotorchWarning, match="drawn and 10 of them kept") as caught:
             chosen = RidgeLeverageSampling(2.0, max_size=10).select(
                 X, kernel(), noise(X), scores=scores, generator=generator(0)
             )
-        assert len(caught) == 1 and chosen.tolist() == list(range(90, 100))
+        coins = smallest_coins(torch.ones(100), generator(0))
+        assert len(caught) == 1 and chosen.tolist() == coins.argsort()[:10].sort().values.tolist()
         with pytest.warns(BotorchWarning) as caught:
             RidgeLeverageSampling(2.0, max_size=10).select(
                 inputs(3000), kernel(0.01), noise(inputs(3000), 1e-4), generator=generator(0)
@@ -339,7 +340,9 @@ class TestDrawsOfOptimizers:
     def test_all_points(self):
         assert AllPoints().draw(observed(), generator()).positions.tolist() == [0, 1, 2, 3]
         positions, num_drawn = AllPoints(max_size=2).draw(observed(), generator())
-        assert positions.tolist() == [1, 3] and num_drawn == 4  # those of highest score
+        assert positions.tolist() == [0, 2] and num_drawn == 4  # those of smallest coins
+        arms = AllPoints(max_size=2).draw(observed(recur=True), generator())
+        assert arms.positions.tolist() == [1, 3] and arms.is_capped  # those of highest score
 
     @pytest.mark.parametrize(("discard", "expected"), [(True, [0, 1, 2, 3]), (False, [1, 2])])
     def test_informative_inputs(self, discard, expected):
@@ -371,8 +374,10 @@ class TestDrawsOfOptimizers:
         assert len({tuple(draw) for draw in draws}) > 5
 
     def test_a_cap_says_how_many_were_drawn(self):
-        positions, num_drawn = RidgeLeverageSampling(3.0, max_size=2).draw(observed(), generator())
-        assert positions.tolist() == [1, 3] and num_drawn == 4
+        rule = RidgeLeverageSampling(3.0, max_size=2)
+        positions, num_drawn = rule.draw(observed(), generator())  # coins over 0.3, 1, 0.15, 0.9
+        assert positions.tolist() == [2, 3] and num_drawn == 4
+        assert rule.draw(observed(recur=True), generator()).positions.tolist() == [1, 3]
 
     def test_without_scores_a_draw_is_from_scratch(self):
         seen = observed(scores=(0.1,) * 4)
@@ -462,7 +467,7 @@ def test_where_most_points_would_be_sampled_all_are(n):
         warnings.simplefilter("error")
         assert len(Automatic().select(X, narrow, noise(X))) == n
     more = torch.cat([X, X + 1, X + 2, X + 3])[:2100]
-    with pytest.warns(BotorchWarning, match="dictionary points were drawn and the 1000"):
+    with pytest.warns(BotorchWarning, match="dictionary points were drawn and 1000"):
         indices = Automatic().select(more, narrow, noise(more))
     assert len(indices) == 1000
 

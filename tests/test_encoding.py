@@ -25,6 +25,7 @@ from botorch_bkb import (
     InformationThreshold,
     QuadratureFeatures,
     RandomFeatures,
+    RandomlyPivotedCholesky,
     RidgeLeverageSampling,
 )
 from botorch_bkb.acquisition import (
@@ -143,6 +144,7 @@ PARTS = [
     ProductRule(3.0, max_size=7),
     HoldingRule(1.5),
     AllPoints(max_size=9),
+    RandomlyPivotedCholesky(9),
     Automatic(exact_up_to=7, sampling=RidgeLeverageSampling(3.0)),
     InformationThreshold(0.1, discard=False, on_uninformative="evaluate"),
     RidgeLeverageSampling("theory", horizon=100, coupled=False),

@@ -12,6 +12,7 @@ from botorch.models.utils.inducing_point_allocators import InducingPointAllocato
 from torch import Tensor
 
 from botorch_bkb.dictionaries.leverage import RidgeLeverageSampling
+from botorch_bkb.dictionaries.observed import Draw
 from botorch_bkb.dictionaries.rule import (
     AllPoints,
     Candidates,
@@ -91,17 +92,17 @@ class Automatic(DictionaryRule):
     exact_up_to: int = 500
     sampling: DictionaryRule = field(default_factory=lambda: RidgeLeverageSampling(max_size=1000))
 
-    def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
+    def choose(self, inputs: Candidates, generator: torch.Generator | None = None) -> Draw:
+        r"""Choose all inputs or a sample, and return the number drawn."""
         n = inputs.X.shape[-2]
         if n > self.exact_up_to:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                indices = self.sampling._select(inputs, generator)
-            if 2 * len(indices) <= n:
-                for warning in caught:
-                    warnings.warn(warning.message, stacklevel=2)
-                return indices
-        return AllPoints()._select(inputs, generator)
+            chosen = self.sampling.choose(inputs, generator)
+            if 2 * len(chosen.positions) <= n:
+                return chosen
+        return AllPoints().choose(inputs, generator)
+
+    def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
+        return self.choose(inputs, generator).positions
 
     def is_random(self, n: int) -> bool:
         r"""Return whether ``n`` exceeds ``exact_up_to`` and the rule used there is random."""

@@ -3,16 +3,15 @@ r"""Ridge leverage scores, and dictionaries that are sampled by them."""
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, field, replace
 
 import torch
 from botorch.exceptions.errors import InputDataError
-from botorch.exceptions.warnings import BotorchWarning
 from torch import Tensor
 
 from botorch_bkb.confidence.regret import bkb_oversampling
-from botorch_bkb.dictionaries.observed import Draw, ObservedInputs, highest_scores
+from botorch_bkb.dictionaries.caps import capped, thinned
+from botorch_bkb.dictionaries.observed import Draw, ObservedInputs
 from botorch_bkb.dictionaries.rule import (
     Candidates,
     DictionaryRule,
@@ -26,18 +25,6 @@ from botorch_bkb.validation import check_max_size, check_positive_integer
 THEORY = "theory"
 #: The least oversampling when a dictionary is drawn without scores; 2 has proved unstable.
 FROM_SCRATCH = 4.0
-
-
-def warn_capped(drawn: int, kept: int, argument: str) -> None:
-    r"""Warn that the largest size of the dictionary was exceeded, and say what to do."""
-    warnings.warn(
-        f"{drawn} dictionary points were drawn and the {kept} of highest score kept: accuracy is "
-        "no longer guaranteed. Little noise or a short lengthscale makes the effective dimension "
-        f"this large. Raise {argument} if time permits (it grows with its square), or lower "
-        "oversampling.",
-        BotorchWarning,
-        stacklevel=2,
-    )
 
 
 @dataclass(frozen=True)
@@ -60,8 +47,11 @@ class RidgeLeverageSampling(DictionaryRule):
     Args:
         oversampling: The papers' ``q̄``. In an optimizer it may be ``"theory"``, the theorem's value
             for the ``horizon``.
-        max_size: The largest size. If more points are drawn, those of highest score are kept, with
-            a warning. The accuracy theorem then no longer applies.
+        max_size: The largest size. If more points are drawn, a random part of them is kept: all
+            probabilities are lowered by the same factor. An optimizer over arms keeps those of
+            highest score instead (:func:`~botorch_bkb.dictionaries.capped` says why). One warning
+            says how much of the prior variance is unexplained. The accuracy theorem then no longer
+            applies.
         noise_var: The noise variance assumed when used as a BoTorch allocator.
         generator: The source of randomness for calls that pass none.
         coupled: In an optimizer, whether the coin of each pull is kept from one draw to the next.
@@ -175,12 +165,16 @@ class RidgeLeverageSampling(DictionaryRule):
             )
         coins = inputs.coins if self.coupled else smallest_coins(inputs.counts, generator)
         drawn = self.drawn(inputs.scores, coins, inputs.newest)
-        return highest_scores(drawn, inputs.scores, self.max_size)
+        return capped(drawn, inputs, coins, self.max_size, self._probability(inputs.scores))
 
     def _from_scratch(self, inputs: ObservedInputs, generator: torch.Generator) -> Draw:
         return super().draw(inputs, generator)
 
     def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
+        return self.choose(inputs, generator).positions
+
+    def choose(self, inputs: Candidates, generator: torch.Generator | None = None) -> Draw:
+        r"""Draw by the scores that are given or by its own, and return the number drawn."""
         X, kernel, noise, scores, counts = inputs
         generator = generator or self.generator
         n = X.shape[-2]
@@ -196,20 +190,21 @@ class RidgeLeverageSampling(DictionaryRule):
             scores = data_leverage(
                 kernel, X[..., chosen, :], X[..., seen, :], noise[..., seen], weight
             )
-            chosen = self._draw(X, seen, scores, weight, generator, last=size == n)
+            draw = self._draw(X, seen, scores, weight, generator)
             if size == n:
-                return chosen
+                return draw
+            chosen = draw.positions
             size = min(2 * size, n)
 
-    def _draw(self, X, candidates, scores, counts, generator, last=True):
+    def _draw(self, X, candidates, scores, counts, generator):
         scores = largest_over_batch(scores)
         coins = smallest_coins(torch.ones_like(scores) if counts is None else counts, generator)
-        drawn = self.drawn(scores, coins)
+        drawn, probability = self.drawn(scores, coins), self._probability(scores)
+        # Of equal rows the one that would stay longest stands for the others.
+        drawn = drawn[(coins / probability)[drawn].argsort()]
         drawn = drawn[first_occurrences(X[..., candidates[drawn], :])]
-        capped, _ = highest_scores(drawn, scores, self.max_size)
-        if last and len(capped) < len(drawn):
-            warn_capped(len(drawn), len(capped), "max_size")
-        return candidates[capped].sort().values
+        kept, num_drawn = thinned(drawn, coins, self.max_size, probability)
+        return Draw(candidates[kept].sort().values, num_drawn)
 
     def drawn(self, scores: Tensor, coins: Tensor, newest: int | None = None) -> Tensor:
         r"""Return the positions of the inputs whose smallest coin is below ``min(1, q̄ tau)``.

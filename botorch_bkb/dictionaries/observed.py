@@ -24,6 +24,7 @@ class ObservedInputs:
         coins: ``n`` coins, for each input the smallest of one uniform number per pull.
         newest: The position of the input that was observed last.
         informative: Positions of the inputs whose results exceeded an information threshold.
+        recur: Whether the optimizer chooses among these inputs again, as it does over arms.
     """
 
     table: Tensor
@@ -35,6 +36,7 @@ class ObservedInputs:
     coins: Tensor
     newest: int
     informative: Tensor
+    recur: bool = False
 
     @property
     def X(self) -> Tensor:
@@ -43,16 +45,12 @@ class ObservedInputs:
 
 
 class Draw(NamedTuple):
-    r"""A dictionary drawn for an optimizer."""
+    r"""A dictionary and the number of points from which a cap left these."""
 
     positions: Tensor  #: sorted positions among the observed inputs
     num_drawn: int  #: number of points drawn, before a cap on the size
 
-
-def highest_scores(drawn: Tensor, scores: Tensor | None, max_size: int | None) -> Draw:
-    r"""Keep at most ``max_size`` of the positions ``drawn``, those of highest score."""
-    if max_size is None or len(drawn) <= max_size:
-        return Draw(drawn, len(drawn))
-    assert scores is not None
-    kept = drawn[scores[drawn].topk(max_size).indices]
-    return Draw(kept.sort().values, len(drawn))
+    @property
+    def is_capped(self) -> bool:
+        r"""Whether more points were drawn than were kept."""
+        return len(self.positions) < self.num_drawn

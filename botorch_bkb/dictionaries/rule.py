@@ -15,7 +15,8 @@ from botorch.models.utils.inducing_point_allocators import (
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bkb.dictionaries.observed import Draw, ObservedInputs, highest_scores
+from botorch_bkb.dictionaries.caps import capped, warn_capped
+from botorch_bkb.dictionaries.observed import Draw, ObservedInputs
 from botorch_bkb.validation import check_max_size
 
 
@@ -35,12 +36,25 @@ def first_occurrences(X: Tensor) -> Tensor:
         >>> first_occurrences(torch.tensor([[0.0], [1.0], [0.0]]))
         tensor([0, 1])
     """
+    return groups_of_equal_rows(X)[0].sort().values
+
+
+def groups_of_equal_rows(X: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Return the first row of each group of equal rows, and the group of each row.
+
+    Args:
+        X: ``batch x n x d`` inputs. Rows are equal if they are equal in every batch.
+
+    Example:
+        >>> import torch
+        >>> groups_of_equal_rows(torch.tensor([[2.0], [1.0], [2.0]]))
+        (tensor([1, 0]), tensor([1, 0, 1]))
+    """
     flat = X.movedim(-2, 0).flatten(1) if X.dim() > 2 else X
     _, group = torch.unique(flat, dim=0, return_inverse=True)
     n = flat.shape[0]
     first = torch.full((int(group.max()) + 1,), n, dtype=torch.long, device=X.device)
-    first = first.scatter_reduce(0, group, torch.arange(n, device=X.device), "amin")
-    return first.sort().values
+    return first.scatter_reduce(0, group, torch.arange(n, device=X.device), "amin"), group
 
 
 def covers(indices: Tensor, X: Tensor) -> bool:
@@ -139,21 +153,14 @@ class DictionaryRule(InducingPointAllocator):
         return kernel
 
     def draw(self, inputs: ObservedInputs, generator: torch.Generator) -> Draw:
-        r"""Choose the dictionary of an optimizer after new results, by default with :meth:`select`.
+        r"""Choose the dictionary of an optimizer after new results, by default with :meth:`choose`.
 
         Args:
             inputs: The inputs observed so far.
             generator: The optimizer's source of randomness.
         """
-        chosen = self.select(
-            inputs.X,
-            inputs.kernel,
-            inputs.noise,
-            scores=inputs.scores,
-            counts=inputs.counts,
-            generator=generator,
-        )
-        return Draw(chosen, len(chosen))
+        X, kernel, noise = inputs.X, inputs.kernel, inputs.noise
+        return self.choose(Candidates(X, kernel, noise, inputs.scores, inputs.counts), generator)
 
     def select(
         self,
@@ -165,7 +172,7 @@ class DictionaryRule(InducingPointAllocator):
         counts: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        r"""Choose the dictionary among the inputs.
+        r"""Choose the dictionary among the inputs, with a warning if a largest size binds.
 
         Args:
             X: ``batch x n x d`` inputs, already transformed.
@@ -179,7 +186,19 @@ class DictionaryRule(InducingPointAllocator):
         Returns:
             ``m`` sorted indices of rows of ``X``, no two of which are equal.
         """
-        return self._select(Candidates(X, kernel, noise, scores, counts), generator)
+        chosen = self.choose(Candidates(X, kernel, noise, scores, counts), generator)
+        warn_capped(chosen, X, kernel, "max_size", counts)
+        return chosen.positions
+
+    def choose(self, inputs: Candidates, generator: torch.Generator | None = None) -> Draw:
+        r"""Choose as :meth:`select` does, and return the number drawn instead of a warning.
+
+        Args:
+            inputs: The arguments of :meth:`select`.
+            generator: Source of randomness; torch's global one by default.
+        """
+        chosen = self._select(inputs, generator)
+        return Draw(chosen, len(chosen))
 
     @abstractmethod
     def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
@@ -212,7 +231,8 @@ class AllPoints(DictionaryRule):
 
     Args:
         max_size: The largest size. If there are more inputs, a model takes an evenly spaced subset.
-            An optimizer takes the inputs of highest score.
+            An optimizer takes the inputs of highest score over arms, and elsewhere a random part
+            that changes little (:func:`~botorch_bkb.dictionaries.capped`).
 
     Example:
         >>> import torch
@@ -234,9 +254,9 @@ class AllPoints(DictionaryRule):
         return True
 
     def draw(self, inputs: ObservedInputs, generator: torch.Generator) -> Draw:
-        r"""Take all observed inputs, or those of highest score."""
+        r"""Take all observed inputs, or as many as there may be."""
         everything = torch.arange(len(inputs.rows), device=inputs.rows.device)
-        return highest_scores(everything, inputs.scores, self.max_size)
+        return capped(everything, inputs, inputs.coins, self.max_size)
 
     def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
         indices = first_occurrences(inputs.X)

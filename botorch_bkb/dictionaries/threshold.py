@@ -14,7 +14,8 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bkb.belief import chunks, kernel_matrix
-from botorch_bkb.dictionaries.observed import Draw, ObservedInputs, highest_scores
+from botorch_bkb.dictionaries.caps import capped
+from botorch_bkb.dictionaries.observed import Draw, ObservedInputs
 from botorch_bkb.dictionaries.rule import Candidates, DictionaryRule, first_occurrences
 from botorch_bkb.linalg import grow_root, scan_informative, solve_rows
 from botorch_bkb.validation import check_between, check_max_size, check_positive_integer
@@ -92,7 +93,7 @@ class InformationThreshold(DictionaryRule):
     Args:
         epsilon: The threshold in nats; 0 keeps everything.
         max_size: The largest size. A model stops after this many inputs, with a warning. An
-            optimizer keeps the inputs of highest score.
+            optimizer over arms keeps those of highest score, any other one a random part.
         noise_var: The noise variance assumed when used as a BoTorch allocator.
         discard: In an optimizer, whether uninformative results are left out of the belief. If
             False, they inform it through the kept points (DTC). Results told together are judged in
@@ -168,7 +169,7 @@ class InformationThreshold(DictionaryRule):
             chosen = inputs.informative
         if len(chosen) == 0:  # a dictionary needs at least one point
             chosen = torch.tensor([inputs.newest], device=inputs.rows.device)
-        return highest_scores(chosen, inputs.scores, self.max_size)
+        return capped(chosen, inputs, inputs.coins, self.max_size)
 
     @property
     def score_threshold(self) -> float:

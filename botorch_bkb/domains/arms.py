@@ -62,6 +62,11 @@ class Arms(Domain):
         return 8.0
 
     @property
+    def recurs(self) -> bool:
+        r"""True: an arm is pulled many times."""
+        return True
+
+    @property
     def checksum(self) -> int:
         r"""A checksum of the arms."""
         return self.index.checksum

@@ -70,6 +70,11 @@ class Domain(ABC):
         r"""The oversampling of a sampled dictionary where the user gives none."""
 
     @property
+    def recurs(self) -> bool:
+        r"""Whether the same points are chosen again and again. Over a box they are not."""
+        return False
+
+    @property
     @abstractmethod
     def checksum(self) -> int:
         r"""A number that tells domains apart, to recognise the domain of a saved state."""

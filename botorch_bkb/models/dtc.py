@@ -36,7 +36,7 @@ from linear_operator.operators import LowRankRootLinearOperator
 from torch import Tensor
 
 from botorch_bkb.belief import Belief
-from botorch_bkb.dictionaries import DictionaryRule, FourierFeatures, covers
+from botorch_bkb.dictionaries import Candidates, DictionaryRule, FourierFeatures, covers
 from botorch_bkb.linalg import map_tensors
 from botorch_bkb.models.appendable import Observations, detached
 from botorch_bkb.models.loss import Loss, fit
@@ -203,11 +203,10 @@ class DTCGP(SparseGP):
         noise = self._noise(X)
         scores = self._belief_now().variance(self.covar_module, X) / noise.double()
         with torch.no_grad():
-            indices = self._rule.select(
-                X, self.covar_module, noise, scores=scores, generator=generator
-            )
+            chosen = self._rule.choose(Candidates(X, self.covar_module, noise, scores), generator)
+        self._warn_once(chosen, X)
         now = self._hyperparameters()
-        self.__dict__.update(_given=None, _indices=indices, _drawn_under=now, _belief=None)
+        self.__dict__.update(_given=None, _indices=chosen.positions, _drawn_under=now, _belief=None)
         return self
 
     def leverage_scores(self, X: Tensor, noise: Tensor | None = None) -> Tensor:

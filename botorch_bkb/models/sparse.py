@@ -12,7 +12,14 @@ from botorch.sampling.pathwise.utils import get_train_inputs
 from gpytorch.mlls import MarginalLogLikelihood
 from torch import Tensor
 
-from botorch_bkb.dictionaries import DictionaryRule, as_rule, given_dictionary
+from botorch_bkb.dictionaries import (
+    Candidates,
+    DictionaryRule,
+    Draw,
+    as_rule,
+    given_dictionary,
+    warn_capped,
+)
 from botorch_bkb.features import has_features
 from botorch_bkb.models.appendable import AppendableGP
 from botorch_bkb.models.fit_errors import fit_with_reasons
@@ -36,6 +43,7 @@ class SparseGP(AppendableGP):
     _given: Tensor | None  # indices given by the user
     _indices: Tensor | None  # current dictionary, including points conditioned on
     _drawn_under: Tensor | None  # hyperparameters when it was drawn
+    _warned: bool = False  # whether the user knows that the dictionary is capped
 
     def __init__(
         self,
@@ -111,7 +119,15 @@ class SparseGP(AppendableGP):
     def _choose_dictionary(self, X: Tensor) -> Tensor:
         if self._has_features:
             return torch.empty(0, dtype=torch.long, device=X.device)
-        return self._rule.select(X, self.covar_module, self._noise(X))
+        chosen = self._rule.choose(Candidates(X, self.covar_module, self._noise(X)))
+        self._warn_once(chosen, X)
+        return chosen.positions
+
+    def _warn_once(self, chosen: Draw, X: Tensor) -> None:
+        r"""Warn at the first dictionary that was capped, and say what that costs."""
+        if chosen.is_capped and not self._warned:
+            warn_capped(chosen, X, self.covar_module, "max_size")
+            self.__dict__["_warned"] = True
 
     def _hyperparameters(self) -> Tensor:
         parameters = [p.detach().flatten().double() for p in self.parameters()]

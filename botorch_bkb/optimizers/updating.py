@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from botorch_bkb.arms import ArmTable
-from botorch_bkb.dictionaries import FourierFeatures, ObservedInputs
-from botorch_bkb.dictionaries.leverage import warn_capped
+from botorch_bkb.dictionaries import FourierFeatures, ObservedInputs, warn_capped
 from botorch_bkb.dictionaries.scores import smallest_coins
 from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import Hyperparameters
@@ -114,12 +113,13 @@ class Updater:
             coins=state.dictionary.coins,
             newest=int(torch.searchsorted(rows, observations.newest)),
             informative=torch.searchsorted(rows, observations.informative),
+            recur=self.parts.domain.recurs,
         )
-        positions, num_drawn = rule.draw(inputs, self.generator)
-        if len(positions) < num_drawn and not self._warned:
-            warn_capped(num_drawn, len(positions), "max_dictionary")
+        draw = rule.draw(inputs, self.generator)
+        if draw.is_capped and not self._warned:
+            warn_capped(draw, inputs.X, inputs.kernel, "max_dictionary", inputs.counts)
             self._warned = True
-        return rows[positions]
+        return rows[draw.positions]
 
     def _draw_for_fitting(self, state: State, table: ArmTable) -> Tensor:
         r"""Draw a dictionary of bounded size: present hyperparameters may ask for thousands.

@@ -216,7 +216,7 @@ def test_the_cap_holds_for_what_is_kept(discard):
         ARMS, epsilon=0.01, discard=discard, max_dictionary=5,
         covar_module=kernel(0.1), noise_var=0.01, seed=0,
     )  # fmt: skip
-    with pytest.warns(match="5 of highest score"):
+    with pytest.warns(match="5 of them kept"):
         optimizer.tell(torch.arange(100), ARMS.sin())
     assert len(optimizer.dictionary) == 5
 

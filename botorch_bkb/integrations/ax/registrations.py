@@ -14,6 +14,7 @@ from botorch_bkb.dictionaries import (
     AllPoints,
     Automatic,
     InformationThreshold,
+    RandomlyPivotedCholesky,
     RidgeLeverageSampling,
 )
 from botorch_bkb.integrations.ax.node import BKBNode
@@ -30,7 +31,13 @@ for _model in (DTCGP, CompressedGP, MixedDTCGP, MultiFidelityDTCGP, MultiTaskDTC
     register_model(_model)
 register_acquisition_function(BudgetedUCB)
 register_acquisition(SmallBaselineAcquisition)
-for _rule in (AllPoints, Automatic, InformationThreshold, RidgeLeverageSampling):
+for _rule in (
+    AllPoints,
+    Automatic,
+    InformationThreshold,
+    RandomlyPivotedCholesky,
+    RidgeLeverageSampling,
+):
     CORE_DECODER_REGISTRY[_rule.__name__] = _rule
 CORE_ENCODER_REGISTRY[BKBNode] = BKBNode.to_dict
 CORE_DECODER_REGISTRY[BKBNode.__name__] = BKBNode.from_dict

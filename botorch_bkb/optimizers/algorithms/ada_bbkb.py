@@ -45,7 +45,7 @@ class AdaBBKB(Optimizer):
             default. ``"theory"`` takes the theorem's value.
         coupled: Whether each pull keeps its coin from one draw of the dictionary to the next.
         horizon: Expected number of observations; doubled whenever a run outlasts it.
-        max_dictionary: The largest dictionary. The highest scores are kept, with a warning.
+        max_dictionary: The largest dictionary. It is thinned at random, with a warning.
         width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, ``"paper"``, a
             number of posterior standard deviations, or a function
             (:class:`~botorch_bkb.confidence.Confidence`).

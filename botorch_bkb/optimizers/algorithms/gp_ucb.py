@@ -33,7 +33,8 @@ class GPUCB(Optimizer):
         refit: Whether hyperparameters are fitted. By default those that are not given are.
         half_life: The number of observations after which a result counts half, where rewards
             drift (:class:`~botorch_bkb.models.Surrogate`). None forgets nothing.
-        max_dictionary: The largest dictionary. The highest scores are kept, with a warning.
+        max_dictionary: The largest dictionary, with a warning where it binds. Over arms the highest
+            scores are kept, over a box a random part.
         width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, ``"paper"``, a
             number of posterior standard deviations, or a function
             (:class:`~botorch_bkb.confidence.Confidence`).

@@ -32,7 +32,8 @@ class MiniGPUCB(Optimizer):
         covar_module: A gpytorch kernel, or None for BoTorch's default, fitted.
         noise_var: Noise variance of a reward, or None to have it fitted.
         refit: Whether hyperparameters are fitted. By default those that are not given are.
-        max_dictionary: The largest dictionary. The highest scores are kept, with a warning.
+        max_dictionary: The largest dictionary, with a warning where it binds. Over arms the highest
+            scores are kept, over a box a random part.
         width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, ``"paper"``, a
             number of posterior standard deviations, or a function
             (:class:`~botorch_bkb.confidence.Confidence`).
