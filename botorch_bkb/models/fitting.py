@@ -10,7 +10,6 @@ import gpytorch
 import torch
 from botorch.exceptions.errors import ModelFittingError
 from botorch.exceptions.warnings import BotorchWarning
-from botorch.fit import fit_gpytorch_mll
 from botorch.utils.sampling import manual_seed
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
@@ -18,8 +17,16 @@ from torch import Tensor
 from botorch_bkb.models.dtc import DTCGP
 from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import Hyperparameters
+from botorch_bkb.models.loss import Loss, fit
 from botorch_bkb.models.replicates import ReplicatedDTCGP
 from botorch_bkb.units import RewardUnits
+
+#: The improvement of the log posterior, in nats, below which a fit ends.
+ENOUGH = 1e-3
+#: The length of the first step of a fit that begins at earlier results, in logarithms.
+FIRST_STEP = 1 / 3
+#: The least noise variance at the start; BoTorch's lower bound is 1e-4.
+LEAST_NOISE = 1.01e-4
 
 
 def fit_hyperparameters(
@@ -31,8 +38,12 @@ def fit_hyperparameters(
     fit_kernel: bool,
     fit_noise: bool,
     seed: int,
+    last: Hyperparameters | None = None,
 ) -> Hyperparameters | None:
     r"""Maximise the sparse marginal likelihood of all pulls, at the cost of distinct inputs.
+
+    A fit begins at the results of the last one, unless the initial values are better. It ends when
+    a step improves the log posterior by less than a thousandth.
 
     Args:
         X: ``n x d`` distinct inputs, as the model sees them.
@@ -42,12 +53,13 @@ def fit_hyperparameters(
         fit_kernel: Whether the kernel is fitted.
         fit_noise: Whether the noise variance is fitted.
         seed: Seed for the restarts of a failed fit.
+        last: The results of the last fit, if there was one.
 
     Returns:
         The new hyperparameters, or None with a warning where fitting failed.
     """
     with torch.inference_mode(False), torch.enable_grad(), manual_seed(seed):
-        return _fit(X, history, dictionary, start, fit_kernel, fit_noise)
+        return _fit(X, history, dictionary, start, fit_kernel, fit_noise, last)
 
 
 def _fit(
@@ -57,24 +69,29 @@ def _fit(
     start: Hyperparameters,
     fit_kernel: bool,
     fit_noise: bool,
+    last: Hyperparameters | None,
 ) -> Hyperparameters | None:
     units = start.units
     kernel = deepcopy(start.kernel).double().train().requires_grad_(fit_kernel)
     Y = units.to_model(history.means).unsqueeze(-1)
-    options: dict[str, Any] = {"covar_module": kernel, "outcome_transform": None}
-    options["dictionary"] = dictionary
+    parts: dict[str, Any] = {"covar_module": kernel, "outcome_transform": None}
+    parts["dictionary"] = dictionary
     model: DTCGP
     if fit_noise:
         deviations = units.variance_to_model(float(history.deviations.sum()))
-        model = ReplicatedDTCGP(X.double(), Y, history.weights, deviations, **options)
-        model.likelihood.noise = max(start.noise_var, 1.01e-4)
+        model = ReplicatedDTCGP(X.double(), Y, history.weights, deviations, **parts)
+        model.likelihood.noise = max(start.noise_var, LEAST_NOISE)
     else:
         with gpytorch.settings.min_fixed_noise(double_value=1e-14):
             Yvar = (start.noise_var / history.weights).unsqueeze(-1)
-            model = DTCGP(X.double(), Y, Yvar, **options)
+            model = DTCGP(X.double(), Y, Yvar, **parts)
     model.to(X.device)
+    mll = ExactMarginalLogLikelihood(model.likelihood, model).train()
+    options: dict[str, Any] = {"options": {"ftol": ENOUGH / len(X)}}
+    if last is not None and _begin_at(last, mll, units, fit_noise):
+        options["first_step"] = FIRST_STEP
     try:
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        fit(mll, optimizer_kwargs=options)
     except ModelFittingError as error:
         warnings.warn(
             f"Hyperparameters could not be fitted to {history.num_observations} observations "
@@ -89,3 +106,29 @@ def _fit(
         noise_var=model.likelihood.noise.item() if fit_noise else start.noise_var,
         units=RewardUnits(units.to_rewards(constant), units.scale),
     )
+
+
+def _begin_at(
+    last: Hyperparameters, mll: ExactMarginalLogLikelihood, units: RewardUnits, fit_noise: bool
+) -> bool:
+    r"""Set a model's hyperparameters to the results of the last fit if that is better.
+
+    Args:
+        last: The results of the last fit.
+        mll: The marginal likelihood of a model with the initial hyperparameters.
+        units: The units of the model's outcomes.
+        fit_noise: Whether the noise variance is fitted.
+
+    Returns:
+        Whether it is better.
+    """
+    initial, loss = deepcopy(mll.state_dict()), Loss()
+    before = float(loss(mll).detach())
+    mll.model.covar_module.load_state_dict(last.kernel.state_dict())
+    mll.model.mean_module.constant = units.to_model(last.units.offset)
+    if fit_noise:
+        mll.likelihood.noise = max(last.noise_var, LEAST_NOISE)
+    if float(loss(mll).detach()) < before:
+        return True
+    mll.load_state_dict(initial)
+    return False

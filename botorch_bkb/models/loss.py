@@ -19,7 +19,7 @@ from botorch_bkb.models.fit_errors import fit_with_reasons
 from botorch_bkb.models.log_posterior import Hyperparameter, LogPosterior
 
 #: Arguments of an optimizer that a fit in logarithmic coordinates takes.
-OPTIONS = frozenset({"options", "timeout_sec", "callback", "method"})
+OPTIONS = frozenset({"options", "timeout_sec", "callback", "method", "first_step"})
 
 
 class Loss:
@@ -78,18 +78,22 @@ def fit(
         mll: The marginal log-likelihood.
         closure: As in ``fit_gpytorch_mll``.
         closure_kwargs: As in ``fit_gpytorch_mll``.
-        optimizer_kwargs: As in ``fit_gpytorch_mll``.
+        optimizer_kwargs: As in ``fit_gpytorch_mll``. Besides, ``first_step`` is the length of the
+            first step in logarithms.
         kwargs: Further arguments of ``fit_gpytorch_mll``.
     """
     mll.train()
+    options = dict(optimizer_kwargs or {})
     is_plain = closure is None and closure_kwargs is None and "optimizer" not in kwargs
-    if is_plain and OPTIONS.issuperset(optimizer_kwargs or {}) and LogPosterior.of(mll) is not None:
+    if is_plain and OPTIONS.issuperset(options) and LogPosterior.of(mll) is not None:
         kwargs["optimizer"] = minimise_in_logarithms
+    else:
+        options.pop("first_step", None)
     return fit_with_reasons(
         mll,
         closure=closure,
         closure_kwargs=closure_kwargs,
-        optimizer_kwargs=optimizer_kwargs,
+        optimizer_kwargs=options,
         **kwargs,
     )
 
@@ -98,6 +102,7 @@ def minimise_in_logarithms(
     mll: Any,
     closure: None = None,
     callback: Callable[[dict[str, Tensor], OptimizationResult], None] | None = None,
+    first_step: float = 1.0,
     **kwargs: Any,
 ) -> OptimizationResult:
     r"""Maximise the log posterior over logarithms of the hyperparameters, by L-BFGS-B.
@@ -106,11 +111,12 @@ def minimise_in_logarithms(
         mll: The marginal log-likelihood of a model that :class:`LogPosterior` covers.
         closure: Not used.
         callback: A function of the model's parameters and the result so far.
+        first_step: The length of the first step. L-BFGS-B knows no curvature then.
         kwargs: Further arguments of BoTorch's ``scipy_minimize``.
     """
     posterior = LogPosterior.of(mll)
     assert posterior is not None
-    coordinates = [_Coordinate(h) for h in posterior.hyperparameters]
+    coordinates = [_Coordinate(h, first_step) for h in posterior.hyperparameters]
     free = [c for c in coordinates if c.of.raw.requires_grad]
 
     def loss() -> tuple[Tensor, list[Tensor]]:
@@ -139,28 +145,34 @@ def minimise_in_logarithms(
 
 
 class _Coordinate:
-    r"""A hyperparameter as the optimizer sees it: its logarithm, if it must be positive."""
+    r"""A hyperparameter as the optimizer sees it: its logarithm, if it must be positive.
 
-    def __init__(self, hyperparameter: Hyperparameter) -> None:
-        self.of, constraint = hyperparameter, hyperparameter.constraint
+    Args:
+        hyperparameter: The hyperparameter.
+        unit: The unit of the coordinate.
+    """
+
+    def __init__(self, hyperparameter: Hyperparameter, unit: float) -> None:
+        self.of, constraint, self.unit = hyperparameter, hyperparameter.constraint, unit
         low, high = -math.inf, math.inf
         if constraint is not None:
             low, high = float(constraint.lower_bound.max()), float(constraint.upper_bound.min())
         self.is_logarithmic = low >= 0
         start = hyperparameter.value.detach().double().clone()
-        self.position = start.log() if self.is_logarithmic else start
+        self.position = (start.log() if self.is_logarithmic else start) / unit
         # Values at the ends of an open interval have no finite stored parameter.
         margin = 1e-8 if constraint is not None and constraint.enforced else 0.0
         if self.is_logarithmic:
             low = math.log(low) if low > 0 else -math.inf
             high = math.log(high)
-        self.bounds = (low + margin, high - margin)
+        self.bounds = ((low + margin) / unit, (high - margin) / unit)
 
     def value(self) -> Tensor:
-        return self.position.exp() if self.is_logarithmic else self.position
+        position = self.position * self.unit
+        return position.exp() if self.is_logarithmic else position
 
     def pull(self, value: Tensor, gradient: Tensor) -> Tensor:
-        gradient = gradient.reshape(value.shape)
+        gradient = gradient.reshape(value.shape) * self.unit
         return gradient * value if self.is_logarithmic else gradient
 
     def store(self) -> None:

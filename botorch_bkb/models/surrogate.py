@@ -214,6 +214,7 @@ class Surrogate:
         dictionary: Tensor,
         noise_known: float | None,
         seed: int,
+        last: Hyperparameters | None = None,
     ) -> Hyperparameters | None:
         r"""Maximise the sparse marginal likelihood of all pulls, at the cost of distinct inputs.
 
@@ -223,6 +224,7 @@ class Surrogate:
             dictionary: Positions of the dictionary among them.
             noise_known: Noise variance in units of the rewards, or None to have it fitted.
             seed: Seed for the restarts of a failed fit.
+            last: The results of the last fit, if there was one.
 
         Returns:
             The new hyperparameters, or None with a warning where fitting failed.
@@ -236,6 +238,7 @@ class Surrogate:
             fit_kernel=self.fits_kernel,
             fit_noise=self.fits_noise and noise_known is None,
             seed=seed,
+            last=last,
         )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.dictionaries import FourierFeatures, ObservedInputs, warn_capped
 from botorch_bkb.dictionaries.scores import smallest_coins
+from botorch_bkb.features import approximated
 from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import Hyperparameters
 from botorch_bkb.optimizers.parts import Parts
@@ -164,7 +165,11 @@ class Updater:
         seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
         X = state.observations.inputs(self.parts.domain.index.X, history.rows)
         positions = torch.searchsorted(history.rows, dictionary)
-        fitted = self.parts.model.fit(model.inputs(X), history, positions, model.noise_known, seed)
+        is_first = model.next_fit <= self.parts.model.first_fit(self.parts.domain.dim)
+        last = None if is_first else replace(model.hyper, kernel=approximated(model.hyper.kernel))
+        fitted = self.parts.model.fit(
+            model.inputs(X), history, positions, model.noise_known, seed, last
+        )
         return None if fitted is None else self.parts.believed(fitted)
 
 
