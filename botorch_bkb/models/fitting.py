@@ -21,7 +21,7 @@ from botorch_bkb.models.loss import Loss, fit
 from botorch_bkb.models.replicates import ReplicatedDTCGP
 from botorch_bkb.units import RewardUnits
 
-#: The improvement of the log posterior, in nats, below which a fit ends.
+#: The improvement of the log posterior, in nats, below which a fit from earlier results ends.
 ENOUGH = 1e-3
 #: The length of the first step of a fit that begins at earlier results, in logarithms.
 FIRST_STEP = 1 / 3
@@ -42,8 +42,8 @@ def fit_hyperparameters(
 ) -> Hyperparameters | None:
     r"""Maximise the sparse marginal likelihood of all pulls, at the cost of distinct inputs.
 
-    A fit begins at the results of the last one, unless the initial values are better. It ends when
-    a step improves the log posterior by less than a thousandth.
+    A fit begins at the results of the last one, unless the initial values are better. It then ends
+    when a step improves the log posterior by less than a thousandth.
 
     Args:
         X: ``n x d`` distinct inputs, as the model sees them.
@@ -87,9 +87,9 @@ def _fit(
             model = DTCGP(X.double(), Y, Yvar, **parts)
     model.to(X.device)
     mll = ExactMarginalLogLikelihood(model.likelihood, model).train()
-    options: dict[str, Any] = {"options": {"ftol": ENOUGH / len(X)}}
+    options: dict[str, Any] = {}
     if last is not None and _begin_at(last, mll, units, fit_noise):
-        options["first_step"] = FIRST_STEP
+        options = {"first_step": FIRST_STEP, "options": {"ftol": ENOUGH / len(X)}}
     try:
         fit(mll, optimizer_kwargs=options)
     except ModelFittingError as error:

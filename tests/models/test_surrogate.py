@@ -192,7 +192,7 @@ class TestFitting:
         def fails(*args, **kwargs):
             raise ModelFittingError("no luck")
 
-        monkeypatch.setattr("botorch_bkb.models.fitting.fit_gpytorch_mll", fails)
+        monkeypatch.setattr("botorch_bkb.models.fitting.fit", fails)
         X, history = sines()
         with pytest.warns(match=r"90 observations \(no luck\)"):
             assert Surrogate().fit(X, history, torch.arange(15), None, seed=0) is None

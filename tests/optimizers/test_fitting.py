@@ -124,7 +124,7 @@ def test_a_failed_fit_keeps_the_earlier_hyperparameters(monkeypatch):
     def fails(*args, **kwargs):
         raise ModelFittingError("no luck")
 
-    monkeypatch.setattr("botorch_bkb.models.fitting.fit_gpytorch_mll", fails)
+    monkeypatch.setattr("botorch_bkb.models.fitting.fit", fails)
     problem = Problem()
     optimizer = BBKB(problem.arms, seed=0)
     rows = torch.arange(20)
