@@ -51,17 +51,17 @@ class RowGradients(NamedTuple):
 class ExactGradients(NamedTuple):
     r"""The log evidence of the exact case and its derivatives."""
 
-    value: Tensor  #: ``batch``
-    covariance: Tensor  #: ``batch x n x n``, with respect to ``Sigma``
-    targets: Tensor  #: ``batch x n``
+    value: Tensor
+    covariance: Tensor  #: ``n x n``, with respect to ``Sigma``
+    targets: Tensor  #: ``n``
 
 
 def exact_evidence(covariance: Tensor, targets: Tensor) -> ExactGradients:
     r"""Compute the log density of ``y ~ N(0, Sigma)`` and its derivatives.
 
     Args:
-        covariance: ``Sigma``, ``batch x n x n``.
-        targets: ``y``, ``batch x n``.
+        covariance: ``Sigma``, ``n x n``.
+        targets: ``y``, of length ``n``.
 
     Example:
         >>> import torch
@@ -71,14 +71,13 @@ def exact_evidence(covariance: Tensor, targets: Tensor) -> ExactGradients:
         (tensor([-1.5155], dtype=torch.float64), tensor(-1.5155, dtype=torch.float64), tensor([-0.5000], dtype=torch.float64))
     """  # noqa: E501
     root, info = torch.linalg.cholesky_ex(covariance)
-    if info.any():
+    if info:
         root = psd_safe_cholesky(covariance)
-    a = torch.cholesky_solve(targets.unsqueeze(-1), root)
-    logdet = 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    quadratic = torch.linalg.vecdot(targets, a.squeeze(-1))
-    value = -0.5 * (quadratic + logdet + targets.shape[-1] * LOG_2_PI)
-    gradient = 0.5 * (a @ a.mT - torch.cholesky_inverse(root))
-    return ExactGradients(value, gradient, -a.squeeze(-1))
+    a = torch.cholesky_solve(targets.unsqueeze(-1), root).squeeze(-1)
+    total = torch.dot(targets, a) + 2 * root.diagonal().log().sum() + len(targets) * LOG_2_PI
+    inverse = torch.cholesky_inverse(root).mT  # symmetric, and stored by columns
+    gradient = torch.addr(inverse, a, a, beta=-0.5, alpha=0.5)
+    return ExactGradients(-0.5 * total, gradient, -a)
 
 
 @dataclass

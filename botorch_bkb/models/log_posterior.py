@@ -8,11 +8,10 @@ likelihoods, batches, and learned input transforms.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from gpytorch import settings
 from gpytorch.constraints import Interval
@@ -21,15 +20,13 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihoo
 from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.module import Module
-from gpytorch.priors import GammaPrior, LogNormalPrior, Prior
 from torch import Tensor
 
 from botorch_bkb.closed_form import Evaluation, closed_form
 from botorch_bkb.linalg import exact_evidence
+from botorch_bkb.models.densities import Array, Density, log_density
 from botorch_bkb.models.evidence import KernelBlocks, SparseLogEvidence
-
-#: A log density and its gradient.
-Density = Callable[[Tensor], tuple[Tensor, Tensor]]
+from botorch_bkb.models.few import FewObservations
 
 
 @dataclass
@@ -61,13 +58,18 @@ class Hyperparameter:
         r"""The value, after the constraint."""
         return getattr(self.module, self.name)
 
-    def set(self, value: Tensor) -> None:
-        r"""Set the value."""
-        setattr(self.module, self.name, value.to(self.raw))
+    @property
+    def array(self) -> Array:
+        r"""The value as a float64 array."""
+        return self.value.detach().double().cpu().numpy()
 
-    def pull(self, gradient: Tensor) -> Tensor:
+    def set(self, value: Array) -> None:
+        r"""Set the value."""
+        setattr(self.module, self.name, torch.as_tensor(value).to(self.raw))
+
+    def pull(self, slope: Array) -> Tensor:
         r"""Turn the gradient of the value into that of the stored parameter."""
-        gradient = gradient.to(self.raw.dtype).reshape(self.raw.shape)
+        gradient = torch.as_tensor(slope).to(self.raw).reshape(self.raw.shape)
         if self.constraint is None or not self.constraint.enforced:
             return gradient
         with torch.enable_grad():
@@ -103,6 +105,12 @@ class LogPosterior:
     blocks: KernelBlocks
     repeats: tuple[float, float]
 
+    def __post_init__(self) -> None:
+        self._few = FewObservations.of(self.profile, self.X) if self.points is None else None
+        self._targets, self._variances = self.targets.cpu().numpy(), self.variances.cpu().numpy()
+        if self.variances.stride(-1) == 0:  # the same for all rows
+            self._variances = self._variances[:1]
+
     @classmethod
     def of(cls, mll: Any) -> LogPosterior | None:
         r"""Return the log posterior of a model's hyperparameters, or None if it is not covered."""
@@ -114,42 +122,52 @@ class LogPosterior:
         return [*self.kernel, *(h for h in (self.noise, self.constant) if h is not None)]
 
     @torch.no_grad()
-    def evaluate(self, values: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def evaluate(self, values: list[Array]) -> tuple[float, list[Array]]:
         r"""Compute the negative log posterior per observation, and its gradient.
 
         Args:
-            values: Values of :attr:`hyperparameters`.
+            values: Values of :attr:`hyperparameters`, float64.
         """
-        values = [v.double() for v in values]
-        rest = iter(values[len(self.kernel) :])
-        noise = self.variances if self.noise is None else self.variances * next(rest)
-        residual = self.targets if self.constant is None else self.targets - next(rest)
-        evidence = self._exact if self.points is None else self._sparse
-        total, kernel, by_target, by_variance = evidence(
-            values[: len(self.kernel)], residual, noise
-        )
-        gradients = list(kernel)
+        kernel, rest = values[: len(self.kernel)], iter(values[len(self.kernel) :])
+        noise = self._variances if self.noise is None else self._variances * next(rest)
+        residual = self._targets if self.constant is None else self._targets - next(rest)
+        noise = np.broadcast_to(noise, residual.shape)
+        total, gradients, by_target, by_variance = self._evidence(kernel, residual, noise)
         if self.noise is not None:
-            gradients.append(torch.dot(by_variance, self.variances))
+            total, slope = self._with_repeats(total, values[len(self.kernel)])
+            gradients.append((by_variance * self._variances).sum() + slope)
         if self.constant is not None:
             gradients.append(-by_target.sum())
-        total = total + self._within_repeats(values, gradients)
         for i, h in enumerate(self.hyperparameters):
             if h.density is not None:
                 more, slope = h.density(values[i])
-                total, gradients[i] = total + more, gradients[i].reshape(values[i].shape) + slope
-        scale = -1.0 / len(self.targets)
-        return total * scale, [g * scale for g in gradients]
+                total, gradients[i] = total + more, gradients[i] + slope
+        scale = -1.0 / len(self._targets)
+        return scale * total, [scale * g for g in gradients]
 
-    def _within_repeats(self, values: list[Tensor], gradients: list[Tensor]) -> Tensor | float:
-        r"""Return the density of pulls given their means, and add its derivative."""
+    def _with_repeats(self, total: float, noise: Array) -> tuple[float, Array | float]:
+        r"""Add the density of pulls given their means, and return its derivative."""
         count, deviations = self.repeats
-        if self.noise is None or not count:
-            return 0.0
-        i = len(self.kernel)
-        noise = values[i].reshape(())
-        gradients[i] = gradients[i] - 0.5 * (count / noise - deviations / noise.square())
-        return -0.5 * (count * noise.log() + deviations / noise)
+        if not count:
+            return total, 0.0
+        density = -0.5 * (count * np.log(noise) + deviations / noise)
+        return total + float(density.sum()), -0.5 * (count / noise - deviations / noise**2)
+
+    def _evidence(self, kernel: list[Array], residual: Array, noise: Array) -> tuple[Any, ...]:
+        if self._few is not None:
+            found = self._few.evidence(kernel, residual, noise)
+            if found is not None:
+                return found
+        tensors = [torch.as_tensor(k).to(self.X) for k in kernel]
+        one = noise.strides == (0,)  # the same for all rows
+        y, variances = (
+            torch.as_tensor(t).to(self.X) for t in (residual, noise[:1] if one else noise)
+        )
+        evidence = self._exact if self.points is None else self._sparse
+        value, *gradients = evidence(tensors, y, variances.expand_as(y))
+        slopes, by_target, by_variance = gradients
+        arrays = [g.cpu().numpy() for g in slopes]
+        return float(value), arrays, by_target.cpu().numpy(), by_variance.cpu().numpy()
 
     def _exact(self, kernel: list[Tensor], residual: Tensor, noise: Tensor) -> tuple[Any, ...]:
         e = Evaluation.of(self.profile, self.X, self.X, tuple(kernel))
@@ -246,54 +264,9 @@ def _add_priors(posterior: LogPosterior, mll: Any) -> bool:
         value = closure(module)
         for h in known:
             if h.module is module and h.density is None and torch.equal(h.value, value):
-                h.density = log_density(prior, value.dim())
+                h.density = log_density(prior)
                 break
         else:
             return False
     raws = {id(h.raw) for h in known}
     return all(id(p) in raws or not p.requires_grad for p in mll.parameters())
-
-
-def log_density(prior: Prior, dim: int) -> Density:
-    r"""Return the log density of a prior and its gradient as a function.
-
-    Args:
-        prior: The prior. Log-normal and gamma priors have closed forms; others use autograd.
-        dim: The number of dimensions of the value.
-    """
-    plain = getattr(prior, "_transform", None) is None
-    if type(prior) is LogNormalPrior and plain:
-        return _log_normal(prior.loc.double(), prior.scale.double())
-    if type(prior) is GammaPrior and plain:
-        return _gamma(prior.concentration.double(), prior.rate.double())
-
-    def density(value: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
-            value = value.detach().requires_grad_()
-            total = prior.log_prob(value).sum()
-        return total.detach(), torch.autograd.grad(total, value)[0]
-
-    return density
-
-
-def _log_normal(loc: Tensor, scale: Tensor) -> Density:
-    precision, norm = scale.pow(-2), scale.log() + 0.5 * math.log(2 * math.pi)
-
-    def density(value: Tensor) -> tuple[Tensor, Tensor]:
-        log = value.log()
-        off = log - loc
-        slope = off * precision + 1
-        total = (off * (slope + 1)).mul_(0.5)  # off^2 / (2 scale^2) + off
-        return -(total + (norm + loc)).sum(), slope / -value
-
-    return density
-
-
-def _gamma(shape: Tensor, rate: Tensor) -> Density:
-    norm = shape * rate.log() - torch.lgamma(shape)
-
-    def density(value: Tensor) -> tuple[Tensor, Tensor]:
-        total = (shape - 1) * value.log() - rate * value + norm
-        return total.sum(), (shape - 1) / value - rate
-
-    return density

@@ -10,11 +10,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from botorch.optim.core import OptimizationResult, scipy_minimize
 from botorch.optim.utils import get_parameters
 from torch import Tensor
 
+from botorch_bkb.models.densities import Array
 from botorch_bkb.models.fit_errors import fit_with_reasons
 from botorch_bkb.models.log_posterior import Hyperparameter, LogPosterior
 
@@ -52,9 +54,9 @@ class _NegativeLogPosterior(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, posterior: LogPosterior, *raws: Tensor) -> Tensor:
         known = posterior.hyperparameters
-        value, gradients = posterior.evaluate([h.value for h in known])
+        value, gradients = posterior.evaluate([h.array for h in known])
         ctx.gradients = [h.pull(g) for h, g in zip(known, gradients, strict=True)]
-        return value.to(raws[0].dtype)
+        return raws[0].new_tensor(value)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -123,7 +125,8 @@ def minimise_in_logarithms(
         values = [c.value() for c in coordinates]
         total, gradients = posterior.evaluate(values)
         pairs = zip(coordinates, values, gradients, strict=True)
-        return total, [c.pull(v, g) for c, v, g in pairs if c.of.raw.requires_grad]
+        slopes = [c.pull(v, g) for c, v, g in pairs if c.of.raw.requires_grad]
+        return free[0].position.new_tensor(total), slopes
 
     def report(parameters: dict[str, Tensor], result: OptimizationResult) -> None:
         for c in free:
@@ -158,8 +161,9 @@ class _Coordinate:
         if constraint is not None:
             low, high = float(constraint.lower_bound.max()), float(constraint.upper_bound.min())
         self.is_logarithmic = low >= 0
-        start = hyperparameter.value.detach().double().clone()
-        self.position = (start.log() if self.is_logarithmic else start) / unit
+        start = hyperparameter.array
+        start = np.log(start) if self.is_logarithmic else start
+        self.position = torch.as_tensor(start / unit)
         # Values at the ends of an open interval have no finite stored parameter.
         margin = 1e-8 if constraint is not None and constraint.enforced else 0.0
         if self.is_logarithmic:
@@ -167,13 +171,16 @@ class _Coordinate:
             high = math.log(high)
         self.bounds = ((low + margin) / unit, (high - margin) / unit)
 
-    def value(self) -> Tensor:
-        position = self.position * self.unit
-        return position.exp() if self.is_logarithmic else position
+    def value(self) -> Array:
+        r"""Return the value at the present position."""
+        position = self.position.numpy() * self.unit
+        return np.exp(position) if self.is_logarithmic else position
 
-    def pull(self, value: Tensor, gradient: Tensor) -> Tensor:
-        gradient = gradient.reshape(value.shape) * self.unit
-        return gradient * value if self.is_logarithmic else gradient
+    def pull(self, value: Array, slope: Array) -> Tensor:
+        r"""Turn the gradient of the value into that of the position."""
+        slope = np.reshape(slope, value.shape) * self.unit
+        return torch.as_tensor(slope * value if self.is_logarithmic else slope)
 
     def store(self) -> None:
+        r"""Give the hyperparameter its present value."""
         self.of.set(self.value())
