@@ -30,8 +30,8 @@ from botorch_bkb.models import DTCGP
 
 #: The least variance, as in BoTorch.
 MIN_VARIANCE = 1e-12
-#: The largest entry of ``P'P - N'N`` in units of the prior variance with which variances keep ten
-#: digits. Beyond it the factors are applied one after the other.
+#: The largest entry of ``N'N`` over that of the prior's precision with which the difference
+#: ``P'P - N'N`` keeps ten digits. Beyond it the factors are applied one after the other.
 LARGEST = 1e5
 #: Improvements this many deviations away have an asymptotic logarithm.
 FAR = -1e3
@@ -89,9 +89,10 @@ class ClosedMarginals:
         self.prior, self._factors = variance / unit**2, torch.cat([N, P]) * (variance / unit)
         self._signs = torch.ones_like(self._factors[:, 0])
         self._signs[: len(N)] = -1
-        self._product: Tensor | None = (self._factors.mT * self._signs) @ self._factors
-        if self._product.abs().max() > LARGEST * self.prior:  # it would lose too many digits
-            self._product = None
+        # The product of the factors is faster than one after the other, and less accurate.
+        self._product: Tensor | None = None
+        if variance * N.square().sum(0).max() <= LARGEST:
+            self._product = (self._factors.mT * self._signs) @ self._factors
 
     @classmethod
     @torch.no_grad()
