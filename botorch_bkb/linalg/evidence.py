@@ -38,6 +38,10 @@ from botorch_bkb.linalg.cholesky import solve_rows, solve_vector
 from botorch_bkb.linalg.factor import information
 
 LOG_2_PI = math.log(2 * math.pi)
+#: Number of rows from which products are faster than triangular solves.
+MANY_ROWS = 256
+#: Number of coordinates up to which a triangular matrix is inverted.
+FEW_COORDINATES = 128
 
 
 class RowGradients(NamedTuple):
@@ -112,21 +116,24 @@ class SparseEvidence:
             targets: ``batch x n``.
             noise: ``batch x n``.
         """
-        gram, rhs = self._information(Z, targets, noise)
         scalar = torch.linalg.vecdot(targets / noise, targets) + noise.log().sum(-1)
         self.num_rows += Z.shape[-2]
         if self.gram is None:
-            self.gram, self.rhs, self.scalar = gram, rhs, scalar
-        else:
-            self.gram, self.rhs = self.gram.add_(gram), self.rhs + rhs
-            self.scalar = self.scalar + scalar
-
-    @staticmethod
-    def _information(Z: Tensor, targets: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        if Z.dim() > 2 or noise.stride(-1) != 0:
-            return information(Z, targets, noise)
-        one = noise[..., 0]  # the same for all rows: no weighted copy of ``Z`` is needed
-        return (Z.mT @ Z) / one, (Z.mT @ targets) / one
+            m = Z.shape[-1]
+            self.gram, self.rhs = (
+                Z.new_zeros(*targets.shape[:-1], *size) for size in ((m, m), (m,))
+            )
+            self.scalar = torch.zeros_like(scalar)
+        self.scalar = self.scalar + scalar
+        if targets.dim() == 1 and noise.stride(-1) == 0:
+            # The same for all rows: no weighted copy of ``Z`` is needed.
+            weight = 1 / float(noise[0])
+            self.gram.addmm_(Z.mT, Z, alpha=weight)
+            self.rhs.addmv_(Z.mT, targets, alpha=weight)
+            return
+        gram, rhs = information(Z, targets, noise)
+        self.gram.add_(gram)
+        self.rhs.add_(rhs)
 
     def value(self) -> Tensor:
         r"""Return the log evidence of all rows, ``batch``."""
@@ -141,8 +148,7 @@ class SparseEvidence:
 
     def _eye(self) -> Tensor:
         assert self.gram is not None
-        m = self.gram.shape[-1]
-        return torch.eye(m, dtype=self.gram.dtype, device=self.gram.device)
+        return _identity(self.gram)
 
     def prepare(self) -> None:
         r"""Compute the ``m x m`` matrices that the derivatives need, after :meth:`value`."""
@@ -185,5 +191,42 @@ class SparseEvidence:
 
 
 def embed(root: Tensor | None, K: Tensor) -> Tensor:
-    r"""Return the coordinates ``K L^{-T}`` of rows, or ``K`` itself without a factor."""
-    return K if root is None else solve_rows(root, K)
+    r"""Return the coordinates ``K L^{-T}`` of rows, or ``K`` itself without a factor.
+
+    Many rows are embedded by halves of the coordinates, recursively. Products are then half of the
+    work, and they are faster than triangular solves.
+
+    Args:
+        root: ``L``, ``batch x m x m``, or None.
+        K: ``batch x n x m``.
+
+    Example:
+        >>> import torch
+        >>> root = torch.tensor([[2.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+        >>> embed(root, root @ root.mT)
+        tensor([[2., 0.],
+                [1., 1.]], dtype=torch.float64)
+    """
+    if root is None:
+        return K
+    if K.dim() > 2 or root.dim() > 2 or K.shape[0] < MANY_ROWS:
+        return solve_rows(root, K)
+    Z = K.new_empty(K.shape[-1], K.shape[0])  # coordinates by rows, as LAPACK wants them
+    _solve_into(Z, root, K.mT)
+    return Z.mT
+
+
+def _solve_into(Z: Tensor, root: Tensor, rhs: Tensor) -> None:
+    r"""Write ``root^{-1} rhs`` into ``Z``."""
+    m = len(root)
+    if m <= FEW_COORDINATES:
+        torch.mm(torch.linalg.solve_triangular(root, _identity(root), upper=False), rhs, out=Z)
+        return
+    half = m // 2
+    _solve_into(Z[:half], root[:half, :half], rhs[:half])
+    rest = torch.addmm(rhs[half:], root[half:, :half], Z[:half], alpha=-1)
+    _solve_into(Z[half:], root[half:, half:], rest)
+
+
+def _identity(like: Tensor) -> Tensor:
+    return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)

@@ -22,8 +22,10 @@ from botorch_bkb.linalg import SparseEvidence, embed, safe_cholesky
 
 #: Number of kernel values in a block of rows, so that a block stays in the processor's cache.
 BLOCK = 2**18
-#: Largest number of kernel values that are kept from value to derivatives (32 MiB).
-KEPT_KERNEL = 2**22
+#: Number of rows in a block at least: each block adds an ``m x m`` matrix to a sum.
+LEAST_ROWS = 1024
+#: Largest number of kernel values that are kept from value to derivatives (256 MiB).
+KEPT_KERNEL = 2**25
 #: Largest number of coordinates that are kept from value to derivatives (2 GiB).
 KEPT = 2**28
 
@@ -144,7 +146,7 @@ class SparseLogEvidence:
 
     def _slices(self) -> list[slice]:
         width = self.residual[..., 0].numel() * max(1, self._width())
-        return list(chunks(self.X.shape[-2], max(256, BLOCK // width)))
+        return list(chunks(self.X.shape[-2], max(LEAST_ROWS, BLOCK // width)))
 
     def _width(self) -> int:
         kernel = self.blocks.kernel

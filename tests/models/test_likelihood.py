@@ -157,6 +157,7 @@ def test_many_blocks_of_rows_give_the_same_as_one(monkeypatch):
     results = []
     for block, kept in [(2**30, 2**28), (2**12, 2**28), (2**12, 0)]:
         monkeypatch.setattr(evidence, "BLOCK", block)
+        monkeypatch.setattr(evidence, "LEAST_ROWS", 1)
         monkeypatch.setattr(evidence, "KEPT", kept)
         monkeypatch.setattr(evidence, "KEPT_KERNEL", kept)
         model = DTCGP(X, Y, dictionary=torch.arange(0, 2000, 100))
