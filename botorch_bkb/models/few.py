@@ -63,7 +63,7 @@ class FewObservations:
         Args:
             kernel: Length-scales, then output scales.
             residual: ``n`` targets minus the prior mean.
-            noise: ``n`` noise variances.
+            noise: ``n`` noise variances, or one for all.
 
         Returns:
             The value and its derivatives with respect to the arguments, or None if the covariance

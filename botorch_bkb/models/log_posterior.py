@@ -131,7 +131,6 @@ class LogPosterior:
         kernel, rest = values[: len(self.kernel)], iter(values[len(self.kernel) :])
         noise = self._variances if self.noise is None else self._variances * next(rest)
         residual = self._targets if self.constant is None else self._targets - next(rest)
-        noise = np.broadcast_to(noise, residual.shape)
         total, gradients, by_target, by_variance = self._evidence(kernel, residual, noise)
         if self.noise is not None:
             total, slope = self._with_repeats(total, values[len(self.kernel)])
@@ -159,10 +158,7 @@ class LogPosterior:
             if found is not None:
                 return found
         tensors = [torch.as_tensor(k).to(self.X) for k in kernel]
-        one = noise.strides == (0,)  # the same for all rows
-        y, variances = (
-            torch.as_tensor(t).to(self.X) for t in (residual, noise[:1] if one else noise)
-        )
+        y, variances = (torch.as_tensor(t).to(self.X) for t in (residual, noise))
         evidence = self._exact if self.points is None else self._sparse
         value, *gradients = evidence(tensors, y, variances.expand_as(y))
         slopes, by_target, by_variance = gradients

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from copy import deepcopy
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from botorch_bkb.models.hyperparameters import (
     reward_model,
     standardised_model,
 )
+from botorch_bkb.models.log_posterior import LogPosterior
 from botorch_bkb.units import RewardUnits, UnitCube
 from tests import naive
 from tests.problems import rbf, regression
@@ -46,6 +48,12 @@ def sines(n=15, noise=0.2, repeats=6):
     rows = torch.arange(n).repeat(repeats)
     rewards = torch.sin(4 * X[rows]).sum(-1) + noise * torch.randn(len(rows)).double()
     return X, history_of(rows, 100 + 7 * rewards)
+
+
+def kernel_like(kernel, lengthscale: float):
+    changed = deepcopy(kernel)
+    changed.lengthscale = lengthscale
+    return changed
 
 
 class TestSurrogate:
@@ -158,6 +166,40 @@ class TestFitting:
         assert hyper.units.scale == history.standardisation().scale
         assert not hyper.kernel.training
         assert not any(p.requires_grad for p in hyper.kernel.parameters())
+
+    def test_a_fit_that_begins_at_the_last_one_is_shorter_and_ends_there(self, monkeypatch):
+        X, history = sines()
+        every, calls, evaluate = torch.arange(len(X)), [], LogPosterior.evaluate
+
+        def counted(self, values):
+            calls.append(values)
+            return evaluate(self, values)
+
+        monkeypatch.setattr(LogPosterior, "evaluate", counted)
+        cold = Surrogate().fit(X, history, every, None, seed=0)
+        first = len(calls)
+        warm = Surrogate().fit(X, history, every, None, seed=0, last=cold)
+        assert len(calls) - first < first / 2
+        assert torch.allclose(warm.kernel.lengthscale, cold.kernel.lengthscale, rtol=1e-2)
+        assert warm.noise_var == pytest.approx(cold.noise_var, rel=1e-2)
+
+    def test_a_fit_begins_at_the_initial_values_where_they_are_better(self):
+        X, history = sines()
+        every = torch.arange(len(X))
+        cold = Surrogate().fit(X, history, every, None, seed=0)
+        bad = kernel_like(cold.kernel, 0.03)
+        last = Hyperparameters(bad, 1e-4, RewardUnits(1e4, 1e-3))
+        again = Surrogate().fit(X, history, every, None, seed=0, last=last)
+        assert torch.equal(again.kernel.lengthscale, cold.kernel.lengthscale)
+        assert again.noise_var == cold.noise_var
+
+    def test_other_kernels_begin_at_the_last_fit_too(self):
+        X, history = sines()
+        every, kernel = torch.arange(len(X)), AdditiveKernel(RBFKernel(), RBFKernel()).double()
+        surrogate = Surrogate(kernel, refit=True)
+        cold = surrogate.fit(X, history, every, None, seed=0)
+        warm = surrogate.fit(X, history, every, None, seed=0, last=cold)
+        assert warm.noise_var == pytest.approx(cold.noise_var, rel=1e-2)
 
     def test_what_is_given_is_not_fitted(self):
         X, history = sines()
