@@ -275,6 +275,11 @@ class DTCGP(SparseGP):
         r"""Return whether a dictionary contains all inputs, so that the prior is exact."""
         return not self._has_features and covers(indices, X)
 
+    def parts_of_likelihood(self) -> tuple[Any, ...]:
+        r"""Return data and modules that the marginal likelihood depends on, to tell changes."""
+        modules = (self.covar_module, self.mean_module, self.likelihood)
+        return *self.train_inputs, self.train_targets, self._indices, *modules
+
     @property
     def compute_custom_loss(self) -> Callable[..., Tensor]:
         r"""The negative marginal log-likelihood as a function of ``mll``.

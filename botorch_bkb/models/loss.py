@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import is_not
 from typing import Any
 
 import numpy as np
@@ -27,19 +28,24 @@ OPTIONS = frozenset({"options", "timeout_sec", "callback", "method", "first_step
 class Loss:
     r"""The negative marginal log-likelihood of a model, as BoTorch's closures expect it.
 
-    The model is read once. After that its hyperparameters may change, and not its parts or data.
+    The model is read when it is called first, and again if its parts or data are exchanged.
     """
 
     def __init__(self) -> None:
         self._posterior: LogPosterior | None = None
-        self._key: tuple[int, ...] | None = None
+        self._parts: tuple[Any, ...] = ()
+
+    def _read(self, mll: Any) -> None:
+        r"""Read the model if that was not done yet, or if its parts or data were exchanged."""
+        parts = mll.model.parts_of_likelihood()
+        if len(parts) != len(self._parts) or any(map(is_not, parts, self._parts)):
+            self._posterior = LogPosterior.of(mll)
+            self._parts = mll.model.parts_of_likelihood()  # reading may draw the dictionary
 
     def __call__(self, mll: Any, **kwargs: Any) -> Tensor:
         r"""Return the loss, ``batch``, with its derivatives."""
         model = mll.model
-        key = (id(model.train_inputs[0]), id(model.train_targets), id(model.covar_module))
-        if self._key != key:
-            self._key, self._posterior = key, None if kwargs else LogPosterior.of(mll)
+        self._read(mll)
         if self._posterior is None or kwargs:
             inputs = model.train_inputs
             transformed = (model.transform_inputs(X=X) for X in inputs)
