@@ -1,60 +1,71 @@
 r"""The cost of ``DTCGP`` compared with exact and variational alternatives.
 
 The problem is noisy Hartmann6 with ``m = 200`` dictionary (or inducing) points, the same for every
-model. Except for fits, each figure is the best of several runs, in which the models take turns.
-About eight minutes on an idle machine.
+model. Except for fits, each figure is the best of several runs, in which the models take turns, in
+CPU seconds of one thread. The second part (:mod:`benchmarks.model_steps`) has the steps and fits of
+50 to a million observations, and acquisition functions. About fifteen minutes on an idle machine.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP, SingleTaskVariationalGP
-from botorch.models.utils import gpytorch_modules as defaults
-from botorch.optim.closures import get_loss_closure_with_grads
-from botorch.test_functions import Hartmann
-from gpytorch.kernels import InducingPointKernel
-from gpytorch.mlls import ExactMarginalLogLikelihood, VariationalELBO
-from torch import Tensor
 
+from benchmarks import model_steps
 from benchmarks.machine import best_of, in_a_process, peak_memory, stopwatch
+from benchmarks.model_cases import (
+    BATCH,
+    BUILD,
+    CONDITION,
+    FIT,
+    GRADIENT,
+    KERNEL,
+    MODELS,
+    OURS,
+    OURS_SAMPLED,
+    PRODUCT,
+    SAMPLED,
+    SGPR,
+    SINGLE,
+    STEP,
+    D,
+    Problem,
+    Times,
+    condition,
+    gradient,
+    kernel,
+    make,
+    objective,
+    possible,
+    posterior,
+    problem,
+    step,
+)
 from benchmarks.peers.sparse import evidence
 from benchmarks.report import Options, Report
-from botorch_bkb import DTCGP, RidgeLeverageSampling
 
 SEEDS = 1
 COLUMNS = ("operation", "model", "n", "seconds")
-D, M, LENGTHSCALE = 6, 200, 2.0
-#: Noise variance divided by ``n``. Noise in proportion to ``n`` keeps the effective dimension, and
-#: so the number of points that ridge leverage sampling draws, at about ``M``.
-NOISE_PER_POINT = 6e-6
 #: Seconds after which a competitor's fit is stopped. A model whose build takes longer is not timed
 #: any further.
 LIMIT = 60.0
 
-OURS, OURS_SAMPLED, EXACT, SVGP, SGPR = "DTCGP", "sampled", "SingleTaskGP", "SVGP", "SGPR"
-MODELS = (OURS, EXACT, SVGP, SGPR)
-BUILD, SAMPLED = "build (dictionary given)", "build (dictionary sampled)"
-KERNEL, PRODUCT = "unavoidable: K = k(X; S)", "unavoidable: K'K"
-SINGLE, BATCH, GRADIENT = "posterior q=1", "posterior 20 x q=4", "posterior 20 x q=4 + gradient"
-CONDITION, STEP, FIT = "condition on 4 + posterior q=1", "MLL step + gradient", "fit"
 NOTES = """
 '-': not possible, not measured, or more than a minute or several gigabytes. SVGP is
 SingleTaskVariationalGP, which does not use the data before its fit. SGPR is SingleTaskGP on an
 InducingPointKernel with gpytorch's low-rank marginal likelihood. The fits of both also move the
 inducing points. Fits are one run each. inf: a competitor's fit was stopped after {limit:.0f} s."""
 
-Times = dict[tuple[str, str, int], float]  # operation, model, n -> seconds
-
 
 def run(options: Options, report: Report) -> None:
     r"""Time builds, posteriors, likelihood steps and fits of all models."""
     sizes = [250, 500] if options.quick else [1_000, 10_000, 50_000]
     effort, limit = ((2, 0.1), 2.0) if options.quick else ((20, 2.0), LIMIT)
+    torch.set_num_threads(1)
     memory = in_a_process(memory_growth, sizes[-1])
     warm = [problem(500)]  # excludes imports at first use from the timing
     time_posteriors(*time_builds(warm, (1, 0.0)), (1, 0.0))
@@ -73,80 +84,8 @@ def run(options: Options, report: Report) -> None:
     for (operation, name, n), seconds in times.items():
         report.row(operation, name, n, seconds)
     claim(report, times, sizes, memory)
+    model_steps.run(options, report)
     draw(report, times)
-
-
-class Problem(NamedTuple):
-    r"""Training data and the rows that serve as dictionary or inducing points."""
-
-    n: int
-    X: Tensor
-    Y: Tensor
-    indices: Tensor
-
-
-def problem(n: int) -> Problem:
-    torch.manual_seed(0)
-    X = torch.rand(n, D, dtype=torch.float64)
-    Y = Hartmann(dim=D, noise_std=0.1)(X).unsqueeze(-1)
-    return Problem(n, X, (Y - Y.mean()) / Y.std(), torch.randperm(n)[:M].sort().values)
-
-
-def kernel(p: Problem):
-    module = defaults.get_covar_module_with_dim_scaled_prior(D).to(p.X)
-    return module.initialize(lengthscale=LENGTHSCALE)
-
-
-def make(name: str, p: Problem):
-    r"""Return a model with the common hyperparameters, for outcomes already standardised."""
-    likelihood = defaults.get_gaussian_likelihood_with_lognormal_prior().to(p.X)
-    likelihood.initialize(noise=NOISE_PER_POINT * p.n)
-    k, points = kernel(p), p.X[p.indices].clone()
-    if name == SGPR:
-        k = InducingPointKernel(k, points, likelihood)
-    common = {"likelihood": likelihood, "covar_module": k, "outcome_transform": None}
-    if name in (EXACT, SGPR):
-        return SingleTaskGP(p.X, p.Y, **common)
-    if name == SVGP:
-        return SingleTaskVariationalGP(p.X, p.Y, inducing_points=points, **common)
-    dictionary = p.indices if name == OURS else RidgeLeverageSampling()
-    return DTCGP(p.X, p.Y, dictionary=dictionary, **common)
-
-
-def possible(operation: str, name: str, n: int) -> bool:
-    r"""Return whether a model supports the operation within a minute and several gigabytes."""
-    if name == EXACT:
-        return n <= (1_000 if operation in (CONDITION, STEP, FIT) else 10_000)
-    if name == SGPR and operation in (BATCH, GRADIENT):
-        return n <= 10_000  # needs several times n x m numbers per t-batch
-    return name == OURS or operation != CONDITION
-
-
-def posterior(model, X: Tensor) -> Tensor:
-    distribution = model.posterior(X).distribution
-    return distribution.mean.sum() + distribution.covariance_matrix.sum()
-
-
-@torch.enable_grad()
-def gradient(model, X: Tensor) -> Tensor:
-    X = X.clone().requires_grad_(True)
-    return torch.autograd.grad(posterior(model, X), X)[0]
-
-
-def condition(model, X: Tensor, Y: Tensor, x: Tensor) -> Tensor:
-    return posterior(model.condition_on_observations(X, Y), x)
-
-
-def objective(name: str, p: Problem):
-    model = make(name, p)
-    if name == SVGP:
-        return VariationalELBO(model.likelihood, model.model, num_data=p.n).train()
-    return ExactMarginalLogLikelihood(model.likelihood, model).train()
-
-
-def step(name: str, mll) -> None:
-    with evidence(low_rank=name == SGPR):
-        get_loss_closure_with_grads(mll, parameters=dict(mll.named_parameters()))()
 
 
 @torch.no_grad()
@@ -166,7 +105,7 @@ def time_builds(problems: list[Problem], effort: tuple[int, float]) -> tuple[Tim
         Z = k(p.X, S).to_dense()
         cases[KERNEL, OURS, p.n] = lambda k=k, X=p.X, S=S: k(X, S).to_dense()
         cases[PRODUCT, OURS, p.n] = partial(torch.matmul, Z.mT, Z)
-    return best_of(cases, *effort), built
+    return best_of(cases, *effort, time.process_time), built
 
 
 @torch.no_grad()
@@ -185,13 +124,14 @@ def time_posteriors(times: Times, built: dict, effort: tuple[int, float]) -> Tim
             for (how, name, n), model in built.items()
             if how == BUILD and possible(operation, name, n) and times[how, name, n] < LIMIT
         }
-        found |= best_of(cases, *effort)
+        found |= best_of(cases, *effort, time.process_time)
     return found
 
 
 def time_steps(problems: list[Problem], effort: tuple[int, float]) -> Times:
     pairs = [(name, p) for p in problems for name in MODELS if possible(STEP, name, p.n)]
-    return best_of({(STEP, m, p.n): partial(step, m, objective(m, p)) for m, p in pairs}, *effort)
+    cases = {(STEP, m, p.n): partial(step, m, objective(m, p)) for m, p in pairs}
+    return best_of(cases, *effort, time.process_time)
 
 
 def time_fits(problems: list[Problem], limit: float) -> Times:
