@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import (
     LogProbabilityOfImprovement,
@@ -131,7 +132,9 @@ class PI(Acquisition):
 
     def function(self, context: AcquisitionContext) -> AcquisitionFunction:
         r"""Return BoTorch's ``LogProbabilityOfImprovement``."""
-        return LogProbabilityOfImprovement(context.marginals, best_f=context.best_reward)
+        # BoTorch would store a number in float32.
+        best = torch.tensor(context.best_reward, dtype=torch.float64, device="cpu")
+        return LogProbabilityOfImprovement(context.marginals, best_f=best)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 #: The version of the file format.
-VERSION = 3
+VERSION = 4
 #: The SQLite application id that marks a file as a journal.
 APPLICATION = 0x424B_424A
 PAGE_SIZE = 4096

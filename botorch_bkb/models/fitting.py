@@ -39,6 +39,7 @@ def fit_hyperparameters(
     fit_noise: bool,
     seed: int,
     last: Hyperparameters | None = None,
+    afresh: bool = False,
 ) -> Hyperparameters | None:
     r"""Maximise the sparse marginal likelihood of all pulls, at the cost of distinct inputs.
 
@@ -54,12 +55,13 @@ def fit_hyperparameters(
         fit_noise: Whether the noise variance is fitted.
         seed: Seed for the restarts of a failed fit.
         last: The results of the last fit, if there was one.
+        afresh: Whether to fit from the initial values, too, and to take the better result.
 
     Returns:
         The new hyperparameters, or None with a warning where fitting failed.
     """
     with torch.inference_mode(False), torch.enable_grad(), manual_seed(seed):
-        return _fit(X, history, dictionary, start, fit_kernel, fit_noise, last)
+        return _fit(X, history, dictionary, start, fit_kernel, fit_noise, last, afresh)
 
 
 def _fit(
@@ -70,6 +72,7 @@ def _fit(
     fit_kernel: bool,
     fit_noise: bool,
     last: Hyperparameters | None,
+    afresh: bool,
 ) -> Hyperparameters | None:
     units = start.units
     kernel = deepcopy(start.kernel).double().train().requires_grad_(fit_kernel)
@@ -87,11 +90,8 @@ def _fit(
             model = DTCGP(X.double(), Y, Yvar, **parts)
     model.to(X.device)
     mll = ExactMarginalLogLikelihood(model.likelihood, model).train()
-    options: dict[str, Any] = {}
-    if last is not None and _begin_at(last, mll, units, fit_noise):
-        options = {"first_step": FIRST_STEP, "options": {"ftol": ENOUGH / len(X)}}
     try:
-        fit(mll, optimizer_kwargs=options)
+        _fit_from(mll, last, afresh, units, fit_noise)
     except ModelFittingError as error:
         warnings.warn(
             f"Hyperparameters could not be fitted to {history.num_observations} observations "
@@ -108,6 +108,33 @@ def _fit(
     )
 
 
+def _fit_from(
+    mll: ExactMarginalLogLikelihood,
+    last: Hyperparameters | None,
+    afresh: bool,
+    units: RewardUnits,
+    fit_noise: bool,
+) -> None:
+    r"""Fit from the last results, from the initial values, or from both; the better one counts."""
+    initial = deepcopy(mll.state_dict())
+    if last is None or not _begin_at(last, mll, units, fit_noise):
+        fit(mll)
+        return
+    options = {"first_step": FIRST_STEP, "options": {"ftol": ENOUGH / mll.model.num_data}}
+    fit(mll, optimizer_kwargs=options)
+    if not afresh:
+        return
+    warm, found = deepcopy(mll.state_dict()), _loss(mll)
+    mll.load_state_dict(initial)
+    fit(mll)
+    if _loss(mll) >= found:
+        mll.load_state_dict(warm)
+
+
+def _loss(mll: ExactMarginalLogLikelihood) -> float:
+    return float(Loss()(mll.train()).detach())
+
+
 def _begin_at(
     last: Hyperparameters, mll: ExactMarginalLogLikelihood, units: RewardUnits, fit_noise: bool
 ) -> bool:
@@ -122,13 +149,12 @@ def _begin_at(
     Returns:
         Whether it is better.
     """
-    initial, loss = deepcopy(mll.state_dict()), Loss()
-    before = float(loss(mll).detach())
+    initial, before = deepcopy(mll.state_dict()), _loss(mll)
     mll.model.covar_module.load_state_dict(last.kernel.state_dict())
     mll.model.mean_module.constant = units.to_model(last.units.offset)
     if fit_noise:
         mll.likelihood.noise = max(last.noise_var, LEAST_NOISE)
-    if float(loss(mll).detach()) < before:
+    if _loss(mll) < before:
         return True
     mll.load_state_dict(initial)
     return False

@@ -190,6 +190,18 @@ class Surrogate:
         r"""Return the number of observations at the fit that follows one to so many."""
         return math.ceil(REFIT_GROWTH * num_observations)
 
+    def begins_afresh(self, last: int, now: int) -> bool:
+        r"""Return whether a fit also begins at the initial values, besides the last results.
+
+        A fit that begins at the last results may stay at a local maximum. So it begins at both
+        whenever the number of observations has doubled, and the better result counts.
+
+        Args:
+            last: The number of observations at the last fit.
+            now: The number of observations now.
+        """
+        return now.bit_length() > last.bit_length()
+
     def restandardised(
         self, hyper: Hyperparameters, history: History, noise_known: float | None
     ) -> Hyperparameters:
@@ -215,6 +227,7 @@ class Surrogate:
         noise_known: float | None,
         seed: int,
         last: Hyperparameters | None = None,
+        afresh: bool = False,
     ) -> Hyperparameters | None:
         r"""Maximise the sparse marginal likelihood of all pulls, at the cost of distinct inputs.
 
@@ -225,6 +238,7 @@ class Surrogate:
             noise_known: Noise variance in units of the rewards, or None to have it fitted.
             seed: Seed for the restarts of a failed fit.
             last: The results of the last fit, if there was one.
+            afresh: Whether to fit from the initial values, too, and to take the better result.
 
         Returns:
             The new hyperparameters, or None with a warning where fitting failed.
@@ -239,6 +253,7 @@ class Surrogate:
             fit_noise=self.fits_noise and noise_known is None,
             seed=seed,
             last=last,
+            afresh=afresh,
         )
 
 

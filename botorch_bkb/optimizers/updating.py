@@ -157,7 +157,7 @@ class Updater:
         if surrogate.fits and len(history.rows) > 1:
             fitted = self._fitted(state, dictionary)
             hyper = model.hyper if fitted is None else fitted
-        return model.with_hyperparameters(hyper, surrogate.next_fit(t))
+        return model.with_fit(hyper, t, surrogate.next_fit(t))
 
     def _fitted(self, state: State, dictionary: Tensor) -> Hyperparameters | None:
         history, model = state.history, state.model
@@ -165,10 +165,17 @@ class Updater:
         seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
         X = state.observations.inputs(self.parts.domain.index.X, history.rows)
         positions = torch.searchsorted(history.rows, dictionary)
-        is_first = model.next_fit <= self.parts.model.first_fit(self.parts.domain.dim)
-        last = None if is_first else replace(model.hyper, kernel=approximated(model.hyper.kernel))
+        last = None
+        if model.fitted_at:
+            last = replace(model.hyper, kernel=approximated(model.hyper.kernel))
         fitted = self.parts.model.fit(
-            model.inputs(X), history, positions, model.noise_known, seed, last
+            model.inputs(X),
+            history,
+            positions,
+            model.noise_known,
+            seed,
+            last=last,
+            afresh=self.parts.model.begins_afresh(model.fitted_at, history.num_observations),
         )
         return None if fitted is None else self.parts.believed(fitted)
 

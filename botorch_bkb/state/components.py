@@ -21,22 +21,26 @@ class ModelState:
         scale: How inputs are scaled for the kernel; None where it takes them as they are.
         next_fit: The number of observations at which hyperparameters are fitted next.
         noise_known: Noise variance in units of the rewards, where it is not fitted.
+        fitted_at: The number of observations at the last fit; zero before the first.
     """
 
     hyper: Hyperparameters
     scale: UnitCube | None
     next_fit: int
     noise_known: float | None
+    fitted_at: int = 0
 
     def inputs(self, X: Tensor) -> Tensor:
         r"""Return the user's inputs as the model sees them."""
         return X if self.scale is None else self.scale.to_unit(X)
 
-    def with_hyperparameters(
-        self, hyper: Hyperparameters, next_fit: int | None = None
-    ) -> ModelState:
-        r"""Return other hyperparameters, and when to fit next where that changes."""
-        return replace(self, hyper=hyper, next_fit=next_fit or self.next_fit)
+    def with_hyperparameters(self, hyper: Hyperparameters) -> ModelState:
+        r"""Return other hyperparameters that were not fitted."""
+        return replace(self, hyper=hyper)
+
+    def with_fit(self, hyper: Hyperparameters, fitted_at: int, next_fit: int) -> ModelState:
+        r"""Return the hyperparameters of a fit to so many observations, and when to fit next."""
+        return replace(self, hyper=hyper, fitted_at=fitted_at, next_fit=next_fit)
 
     def with_known_noise(self, noise_var: float) -> ModelState:
         r"""Return hyperparameters with a known noise variance, in units of the rewards."""

@@ -95,6 +95,7 @@ class State:
                 "scale": None if model.scale is None else model.scale.bounds,
                 "next_fit": model.next_fit,
                 "noise_known": model.noise_known,
+                "fitted_at": model.fitted_at,
             },
             "dictionary": by_name(self.dictionary),
             "confidence": by_name(self.confidence),
@@ -166,7 +167,7 @@ def restored_model(saved: dict[str, Any], kernel: Kernel) -> ModelState:
     kernel.load_state_dict(saved["kernel"])
     hyper = Hyperparameters(kernel, saved["noise_var"], RewardUnits(*saved["units"]))
     scale = None if saved["scale"] is None else UnitCube(saved["scale"])
-    return ModelState(hyper, scale, saved["next_fit"], saved["noise_known"])
+    return ModelState(hyper, scale, saved["next_fit"], saved["noise_known"], saved["fitted_at"])
 
 
 def by_name(part: Any) -> dict[str, Any]:

@@ -40,14 +40,14 @@ def problem(request):
 def test_improvement_on_the_best_reward(rule, function, problem):
     context, mean, var, best = problem
     model = FixedMoments(mean / DEVIATION, var / DEVIATION**2)
-    expected = function(model, best_f=best / DEVIATION)(X)
+    expected = function(model, best_f=mean.new_tensor(best / DEVIATION))(X)
     torch.testing.assert_close(AcquisitionCriterion(rule, context)(mean, var), expected)
 
 
 def test_improvement_on_the_best_mean(problem):
     context, mean, var, _ = problem
     model = FixedMoments(mean / DEVIATION, var / DEVIATION**2)
-    expected = LogExpectedImprovement(model, best_f=float(mean.max()) / DEVIATION)(X)
+    expected = LogExpectedImprovement(model, best_f=mean.max() / DEVIATION)(X)
     torch.testing.assert_close(AcquisitionCriterion(MPI(), context)(mean, var), expected)
 
 

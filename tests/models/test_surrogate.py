@@ -50,6 +50,16 @@ def sines(n=15, noise=0.2, repeats=6):
     return X, history_of(rows, 100 + 7 * rewards)
 
 
+def watching(calls: list):
+    from botorch_bkb.models.loss import fit
+
+    def watched(mll, **kwargs):
+        calls.append(kwargs)
+        return fit(mll, **kwargs)
+
+    return watched
+
+
 def kernel_like(kernel, lengthscale: float):
     changed = deepcopy(kernel)
     changed.lengthscale = lengthscale
@@ -192,6 +202,28 @@ class TestFitting:
         again = Surrogate().fit(X, history, every, None, seed=0, last=last)
         assert torch.equal(again.kernel.lengthscale, cold.kernel.lengthscale)
         assert again.noise_var == cold.noise_var
+
+    def test_a_fit_from_both_starts_keeps_the_better_result(self, monkeypatch):
+        X, history = sines()
+        every = torch.arange(len(X))
+        cold = Surrogate().fit(X, history, every, None, seed=0)
+        begins = []
+        monkeypatch.setattr("botorch_bkb.models.fitting._begin_at", lambda *_: True)
+        monkeypatch.setattr("botorch_bkb.models.fitting.fit", watching(begins))
+        both = Surrogate().fit(X, history, every, None, seed=0, last=cold, afresh=True)
+        assert len(begins) == 2
+        assert torch.allclose(both.kernel.lengthscale, cold.kernel.lengthscale, rtol=1e-2)
+
+    def test_a_fit_begins_afresh_when_observations_have_doubled(self):
+        surrogate = Surrogate()
+        fits = [6]
+        while fits[-1] < 1000:
+            fits.append(surrogate.next_fit(fits[-1]))
+        afresh = [
+            now for last, now in itertools.pairwise(fits) if surrogate.begins_afresh(last, now)
+        ]
+        powers = [2**k for k in range(20) if fits[0] < 2**k <= fits[-1]]
+        assert len(afresh) == len(powers)  # at the first fit from each power of two on
 
     def test_other_kernels_begin_at_the_last_fit_too(self):
         X, history = sines()

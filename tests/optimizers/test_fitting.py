@@ -21,9 +21,9 @@ def noise_in_rewards(optimizer):
 def test_hyperparameters_are_fitted_when_observations_have_grown_by_a_quarter(monkeypatch, dtype):
     problem, fits, plain = Problem(num_arms=200, noise=0.04), [], Surrogate.fit
 
-    def counted(self, X, history, *args):
+    def counted(self, X, history, *args, **start):
         fits.append(history.num_observations)
-        return plain(self, X, history, *args)
+        return plain(self, X, history, *args, **start)
 
     monkeypatch.setattr(Surrogate, "fit", counted)
     optimizer = BBKB(problem.arms.to(dtype), seed=0)

@@ -72,9 +72,9 @@ class FixedSchedule(Surrogate):
     def next_fit(self, num_observations):
         return num_observations + 3
 
-    def fit(self, X, history, dictionary, noise_known, seed):
+    def fit(self, X, history, dictionary, noise_known, seed, **start):
         FITS.append(history.num_observations)
-        return super().fit(X, history, dictionary, noise_known, seed)
+        return super().fit(X, history, dictionary, noise_known, seed, **start)
 
 
 FITS: list[int] = []

@@ -119,11 +119,11 @@ def test_a_state_of_an_older_version_is_refused():
     problem = Problem()
     optimizer = BBKB(problem.arms, **problem.options())
     optimizer.tell([0, 1], [1.0, 2.0])
-    old = {**optimizer.state_dict(), "version": 4}
+    old = {**optimizer.state_dict(), "version": 5}
     fresh = BBKB(problem.arms, **problem.options())
     with pytest.raises(
         InputDataError,
-        match=r"must have version 5, got 4: it was saved by another version of botorch_bkb\. Load",
+        match=r"must have version 6, got 5: it was saved by another version of botorch_bkb\. Load",
     ):
         fresh.load_state_dict(old)
     assert fresh.num_observations == 0

@@ -76,9 +76,9 @@ def test_many_unsolicited_results_are_drawn_from_scratch(problem, monkeypatch):
 def test_fits_use_a_dictionary_of_bounded_size(problem, monkeypatch):
     sizes, fit = [], Surrogate.fit
 
-    def watched(self, X, history, dictionary, noise_known, seed):
+    def watched(self, X, history, dictionary, noise_known, seed, **start):
         sizes.append(len(dictionary))
-        return fit(self, X, history, dictionary, noise_known, seed)
+        return fit(self, X, history, dictionary, noise_known, seed, **start)
 
     monkeypatch.setattr(Surrogate, "fit", watched)
     monkeypatch.setattr(updating, "MOST_FITTED", 7)
