@@ -8,6 +8,7 @@ arithmetic, and NumPy and LAPACK take a quarter of the time. The formulas are th
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
@@ -34,13 +35,9 @@ class FewObservations:
 
     def __init__(self, profile: str | float, X: Array) -> None:
         self.profile, self.n = profile, len(X)
-        squares = np.square(X[:, None] - X[None]).reshape(-1, X.shape[-1])
-        weights = (2 * np.tri(self.n) - np.eye(self.n)).ravel()
-        self._weights = weights
-        # By dimension, and in sum for a common length-scale; and the same with weights.
-        self._each = squares, np.ascontiguousarray((squares * weights[:, None]).T)
-        sums = squares.sum(-1, keepdims=True)
-        self._common = sums, np.ascontiguousarray((sums * weights[:, None]).T)
+        columns = np.ascontiguousarray(X.T)
+        self._each = np.square(columns[:, :, None] - columns[:, None]).reshape(-1, self.n**2)
+        self._weights = 2 * np.tri(self.n) - np.eye(self.n)
 
     @classmethod
     def of(cls, profile: str | float, X: Tensor) -> FewObservations | None:
@@ -70,10 +67,10 @@ class FewObservations:
             is not positive definite.
         """
         lengths, *scales = kernel
-        squares, weighted = self._each if lengths.size == self._each[0].shape[1] else self._common
+        squares = self._each if lengths.size == len(self._each) else self._common
         scale = math.prod(float(s) for s in scales)
         per_square = 1 / np.square(lengths.ravel())
-        phi, psi = self._profile(squares @ (-0.5 * per_square))
+        phi, psi = self._profile((-0.5 * per_square) @ squares)
         covariance = (scale * phi).reshape(self.n, self.n)
         covariance.flat[:: self.n + 1] += noise
         root, failed = dpotrf(covariance.T, lower=1, clean=0, overwrite_a=1)
@@ -84,13 +81,18 @@ class FewObservations:
         inverse, _ = dpotri(root, lower=1, overwrite_c=1)
         value = -0.5 * (residual @ a + logdet + self.n * math.log(2 * math.pi))
         G = 0.5 * (np.outer(a, a) - inverse)
-        H = (G * psi.reshape(self.n, self.n)).ravel()
-        first = (weighted @ H) * (scale * per_square) / lengths.ravel()
+        weighted = (G * self._weights).ravel()
+        first = (squares @ (weighted * psi)) * (scale * per_square) / lengths.ravel()
         slopes = [first.reshape(lengths.shape)]
         if scales:
-            total = scale * ((G * phi.reshape(self.n, self.n)).ravel() @ self._weights)
+            total = scale * (weighted @ phi)
             slopes += [total / s for s in scales]
         return value, slopes, -a, G.diagonal()
+
+    @cached_property
+    def _common(self) -> Array:
+        r"""The squared distances, for a common length-scale."""
+        return self._each.sum(0, keepdims=True)
 
     def _profile(self, half: Array) -> tuple[Array, Array]:
         r"""Return ``phi`` and ``psi`` for ``half = -r^2 / 2`` (:mod:`botorch_bkb.closed_form`)."""

@@ -2,22 +2,33 @@ r"""Fitting hyperparameters to a history: the marginal likelihood of all pulls."
 
 from __future__ import annotations
 
+import math
 import warnings
+from abc import ABC, abstractmethod
 from copy import deepcopy
-from typing import Any
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import gpytorch
+import numpy as np
 import torch
 from botorch.exceptions.errors import ModelFittingError
 from botorch.exceptions.warnings import BotorchWarning
+from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
 from botorch.utils.sampling import manual_seed
+from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
+from botorch_bkb.models.coordinates import LogCoordinates
+from botorch_bkb.models.densities import Array
 from botorch_bkb.models.dtc import DTCGP
 from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import Hyperparameters
+from botorch_bkb.models.log_posterior import LogPosterior
 from botorch_bkb.models.loss import Loss, fit
+from botorch_bkb.models.reading import kernel_hyperparameters, read_parts
 from botorch_bkb.models.replicates import ReplicatedDTCGP
 from botorch_bkb.units import RewardUnits
 
@@ -27,6 +38,8 @@ ENOUGH = 1e-3
 FIRST_STEP = 1 / 3
 #: The least noise variance at the start; BoTorch's lower bound is 1e-4.
 LEAST_NOISE = 1.01e-4
+
+Position = TypeVar("Position")
 
 
 def fit_hyperparameters(
@@ -60,101 +73,252 @@ def fit_hyperparameters(
     Returns:
         The new hyperparameters, or None with a warning where fitting failed.
     """
+    data = X, history, dictionary, start, fit_kernel, fit_noise
     with torch.inference_mode(False), torch.enable_grad(), manual_seed(seed):
-        return _fit(X, history, dictionary, start, fit_kernel, fit_noise, last, afresh)
+        try:
+            direct = DirectFit.of(*data)
+            return (direct or FitOfModel(*data)).result(last, afresh)
+        except NotPSDError:  # BoTorch's fit makes further attempts
+            return _with_warning(FitOfModel(*data), last, afresh)
+        except ModelFittingError as error:
+            return _failed(history, error)
 
 
-def _fit(
-    X: Tensor,
-    history: History,
-    dictionary: Tensor,
-    start: Hyperparameters,
-    fit_kernel: bool,
-    fit_noise: bool,
-    last: Hyperparameters | None,
-    afresh: bool,
+def _with_warning(
+    problem: FitOfModel, last: Hyperparameters | None, afresh: bool
 ) -> Hyperparameters | None:
-    units = start.units
-    kernel = deepcopy(start.kernel).double().train().requires_grad_(fit_kernel)
-    Y = units.to_model(history.means).unsqueeze(-1)
-    parts: dict[str, Any] = {"covar_module": kernel, "outcome_transform": None}
-    parts["dictionary"] = dictionary
-    model: DTCGP
-    if fit_noise:
-        deviations = units.variance_to_model(float(history.deviations.sum()))
-        model = ReplicatedDTCGP(X.double(), Y, history.weights, deviations, **parts)
-        model.likelihood.noise = max(start.noise_var, LEAST_NOISE)
-    else:
-        with gpytorch.settings.min_fixed_noise(double_value=1e-14):
-            Yvar = (start.noise_var / history.weights).unsqueeze(-1)
-            model = DTCGP(X.double(), Y, Yvar, **parts)
-    model.to(X.device)
-    mll = ExactMarginalLogLikelihood(model.likelihood, model).train()
     try:
-        _fit_from(mll, last, afresh, units, fit_noise)
+        return problem.result(last, afresh)
     except ModelFittingError as error:
-        warnings.warn(
-            f"Hyperparameters could not be fitted to {history.num_observations} observations "
-            f"({error}): the earlier ones stay until the next attempt.",
-            BotorchWarning,
-            stacklevel=2,
-        )
-        return None
-    constant = model.mean_module.constant.item()
-    return Hyperparameters(
-        kernel=deepcopy(kernel).to(X).eval().requires_grad_(False),
-        noise_var=model.likelihood.noise.item() if fit_noise else start.noise_var,
-        units=RewardUnits(units.to_rewards(constant), units.scale),
+        return _failed(problem.history, error)
+
+
+def _failed(history: History, error: Exception) -> None:
+    warnings.warn(
+        f"Hyperparameters could not be fitted to {history.num_observations} observations "
+        f"({error}): the earlier ones stay until the next attempt.",
+        BotorchWarning,
+        stacklevel=2,
     )
 
 
-def _fit_from(
-    mll: ExactMarginalLogLikelihood,
-    last: Hyperparameters | None,
-    afresh: bool,
-    units: RewardUnits,
-    fit_noise: bool,
-) -> None:
-    r"""Fit from the last results, from the initial values, or from both; the better one counts."""
-    initial = deepcopy(mll.state_dict())
-    if last is None or not _begin_at(last, mll, units, fit_noise):
-        fit(mll)
-        return
-    options = {"first_step": FIRST_STEP, "options": {"ftol": ENOUGH / mll.model.num_data}}
-    fit(mll, optimizer_kwargs=options)
-    if not afresh:
-        return
-    warm, found = deepcopy(mll.state_dict()), _loss(mll)
-    mll.load_state_dict(initial)
-    fit(mll)
-    if _loss(mll) >= found:
-        mll.load_state_dict(warm)
-
-
-def _loss(mll: ExactMarginalLogLikelihood) -> float:
-    return float(Loss()(mll.train()).detach())
-
-
-def _begin_at(
-    last: Hyperparameters, mll: ExactMarginalLogLikelihood, units: RewardUnits, fit_noise: bool
-) -> bool:
-    r"""Set a model's hyperparameters to the results of the last fit if that is better.
+class Fit(ABC, Generic[Position]):
+    r"""Base class of fits, which begin at the initial values, at the last results, or at both.
 
     Args:
-        last: The results of the last fit.
-        mll: The marginal likelihood of a model with the initial hyperparameters.
-        units: The units of the model's outcomes.
+        history: The rewards.
+        start: The initial hyperparameters, with the units of the rewards.
+        kernel: The kernel that is fitted, with its initial values.
         fit_noise: Whether the noise variance is fitted.
-
-    Returns:
-        Whether it is better.
     """
-    initial, before = deepcopy(mll.state_dict()), _loss(mll)
-    mll.model.covar_module.load_state_dict(last.kernel.state_dict())
-    mll.model.mean_module.constant = units.to_model(last.units.offset)
-    if fit_noise:
-        mll.likelihood.noise = max(last.noise_var, LEAST_NOISE)
-    if _loss(mll) < before:
-        return True
-    mll.load_state_dict(initial)
-    return False
+
+    mean: Any
+    noise: Any
+
+    def __init__(
+        self, history: History, start: Hyperparameters, kernel: Any, fit_noise: bool
+    ) -> None:
+        self.history, self.start, self.kernel, self.fit_noise = history, start, kernel, fit_noise
+
+    def result(self, last: Hyperparameters | None, afresh: bool) -> Hyperparameters:
+        r"""Fit, and return the new hyperparameters.
+
+        Args:
+            last: The results of the last fit, if there was one.
+            afresh: Whether to fit from the initial values, too.
+        """
+        self.store(self._best(last, afresh))
+        constant, units = self.mean.constant.item(), self.start.units
+        return Hyperparameters(
+            kernel=self.kernel.eval().requires_grad_(False),
+            noise_var=self.noise.noise.item() if self.fit_noise else self.start.noise_var,
+            units=RewardUnits(units.to_rewards(constant), units.scale),
+        )
+
+    def _best(self, last: Hyperparameters | None, afresh: bool) -> Position:
+        initial = self.position()
+        if last is None:
+            return self.minimise(initial, is_warm=False)
+        known = self.position_of(last)
+        if self.loss(known) >= self.loss(initial):
+            return self.minimise(initial, is_warm=False)
+        found = self.minimise(known, is_warm=True)
+        if not afresh:
+            return found
+        return min(found, self.minimise(initial, is_warm=False), key=self.loss)
+
+    @abstractmethod
+    def position(self) -> Position:
+        r"""Return the present values."""
+
+    @abstractmethod
+    def position_of(self, last: Hyperparameters) -> Position:
+        r"""Return the values of earlier results."""
+
+    @abstractmethod
+    def loss(self, position: Position) -> float:
+        r"""Return the negative log posterior per observation."""
+
+    @abstractmethod
+    def minimise(self, position: Position, is_warm: bool) -> Position:
+        r"""Return a local minimum.
+
+        Args:
+            position: Where to begin.
+            is_warm: Whether that is the result of an earlier fit.
+        """
+
+    @abstractmethod
+    def store(self, position: Position) -> None:
+        r"""Give the modules their values at a position."""
+
+
+class DirectFit(Fit[Array]):
+    r"""A fit of a kernel with a closed form, without a model.
+
+    The arguments are those of :class:`Fit`. The modules change only at the end.
+    """
+
+    posterior: LogPosterior
+
+    @classmethod
+    def of(
+        cls,
+        X: Tensor,
+        history: History,
+        dictionary: Tensor,
+        start: Hyperparameters,
+        fit_kernel: bool,
+        fit_noise: bool,
+    ) -> DirectFit | None:
+        r"""Return the fit, or None if it is not covered; see :func:`fit_hyperparameters`."""
+        kernel = start.kernel.train().requires_grad_(fit_kernel)
+        fit = cls(history, start, kernel, fit_noise)
+        fit.mean, fit.noise = ConstantMean().double(), None
+        units, repeats, variances = start.units, (0.0, 0.0), 1 / history.weights
+        if fit_noise:
+            fit.noise = get_gaussian_likelihood_with_lognormal_prior().double().noise_covar
+            fit.noise.noise = max(start.noise_var, LEAST_NOISE)
+            deviations = units.variance_to_model(float(history.deviations.sum()))
+            repeats = float((history.weights - 1).sum()), deviations
+        else:
+            variances = start.noise_var * variances
+        is_exact = len(dictionary) == len(X)
+        posterior = read_parts(
+            kernel,
+            fit.mean,
+            fit.noise,
+            X,
+            units.to_model(history.means),
+            variances,
+            points=None if is_exact else X[dictionary],
+            repeats=repeats,
+        )
+        if posterior is None:
+            return None
+        fit.posterior = posterior
+        return fit
+
+    @cached_property
+    def _coordinates(self) -> LogCoordinates:
+        return LogCoordinates(self.posterior.hyperparameters, self.posterior.evaluate)
+
+    def position(self) -> Array:
+        r"""Return the logarithms of the present values."""
+        return self._coordinates.position()
+
+    def position_of(self, last: Hyperparameters) -> Array:
+        r"""Return the logarithms of the values of earlier results."""
+        values = [h.array for h in kernel_hyperparameters(last.kernel)]
+        if self.fit_noise:
+            values.append(np.array([max(last.noise_var, LEAST_NOISE)]))
+        values.append(np.array(self.start.units.to_model(last.units.offset)))
+        return self._coordinates.at(values)
+
+    def loss(self, position: Array) -> float:
+        r"""Return the negative log posterior per observation."""
+        return self._coordinates.loss(position)[0]
+
+    def minimise(self, position: Array, is_warm: bool) -> Array:
+        r"""Return a local minimum."""
+        options = {}
+        if is_warm:
+            options = {"first_step": FIRST_STEP, "ftol": ENOUGH / len(self.posterior.targets)}
+        found, loss = self._coordinates.minimise(position, **options)
+        if not math.isfinite(loss):
+            raise NotPSDError(f"The log posterior is {-loss} there.")
+        return found
+
+    def store(self, position: Array) -> None:
+        r"""Give the modules their values at a position."""
+        self._coordinates.store(position)
+
+
+class FitOfModel(Fit[dict[str, Any]]):
+    r"""A fit of any kernel, by BoTorch.
+
+    The arguments are those of :func:`fit_hyperparameters`.
+    """
+
+    def __init__(
+        self,
+        X: Tensor,
+        history: History,
+        dictionary: Tensor,
+        start: Hyperparameters,
+        fit_kernel: bool,
+        fit_noise: bool,
+    ) -> None:
+        units, double = start.units, deepcopy(start.kernel).double().train()
+        super().__init__(history, start, double.requires_grad_(fit_kernel), fit_noise)
+        Y = units.to_model(history.means).unsqueeze(-1)
+        parts: dict[str, Any] = {"covar_module": self.kernel, "outcome_transform": None}
+        parts["dictionary"] = dictionary
+        model: DTCGP
+        if fit_noise:
+            deviations = units.variance_to_model(float(history.deviations.sum()))
+            model = ReplicatedDTCGP(X.double(), Y, history.weights, deviations, **parts)
+            self.noise = model.likelihood
+            self.noise.noise = max(start.noise_var, LEAST_NOISE)
+        else:
+            with gpytorch.settings.min_fixed_noise(double_value=1e-14):
+                Yvar = (start.noise_var / history.weights).unsqueeze(-1)
+                model = DTCGP(X.double(), Y, Yvar, **parts)
+        model.to(X.device)
+        self.mean, self._dtype = model.mean_module, X.dtype
+        self._mll = ExactMarginalLogLikelihood(model.likelihood, model).train()
+
+    def position(self) -> dict[str, Any]:
+        r"""Return the state of the model."""
+        return deepcopy(self._mll.state_dict())
+
+    def position_of(self, last: Hyperparameters) -> dict[str, Any]:
+        r"""Return the state with earlier results."""
+        self.kernel.load_state_dict(last.kernel.state_dict())
+        self.mean.constant = self.start.units.to_model(last.units.offset)
+        if self.fit_noise:
+            self.noise.noise = max(last.noise_var, LEAST_NOISE)
+        return self.position()
+
+    def loss(self, position: dict[str, Any]) -> float:
+        r"""Return the negative log posterior per observation."""
+        self.store(position)
+        return float(Loss()(self._mll.train()).detach())
+
+    def minimise(self, position: dict[str, Any], is_warm: bool) -> dict[str, Any]:
+        r"""Return the state after a fit."""
+        self.store(position)
+        ftol = ENOUGH / self._mll.model.num_data
+        options = {"first_step": FIRST_STEP, "options": {"ftol": ftol}} if is_warm else None
+        fit(self._mll, optimizer_kwargs=options)
+        return self.position()
+
+    def store(self, position: dict[str, Any]) -> None:
+        r"""Load a state of the model."""
+        self._mll.load_state_dict(position)
+
+    def result(self, last: Hyperparameters | None, afresh: bool) -> Hyperparameters:
+        r"""Fit, and return the new hyperparameters, in the dtype of the inputs."""
+        found = super().result(last, afresh)
+        found.kernel.to(self._dtype)
+        return found

@@ -1,9 +1,8 @@
 r"""The log posterior of the hyperparameters of a model, and its gradient, without autograd.
 
 It is what ``ExactMarginalLogLikelihood`` computes: the log evidence plus the log densities of the
-priors, over the number of observations. For models that are not covered
-:meth:`LogPosterior.of` returns None, and gpytorch computes it: for other kernels, means and
-likelihoods, batches, and learned input transforms.
+priors, over the number of observations. :mod:`botorch_bkb.models.reading` makes it of a model, or
+of the history of an optimizer.
 """
 
 from __future__ import annotations
@@ -13,68 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpytorch import settings
-from gpytorch.constraints import Interval
-from gpytorch.kernels import Kernel, LinearKernel, ScaleKernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
-from gpytorch.means import ConstantMean, ZeroMean
-from gpytorch.mlls import ExactMarginalLogLikelihood
-from gpytorch.module import Module
 from torch import Tensor
 
-from botorch_bkb.closed_form import Evaluation, closed_form
+from botorch_bkb.closed_form import Evaluation
 from botorch_bkb.linalg import exact_evidence
-from botorch_bkb.models.densities import Array, Density, log_density
+from botorch_bkb.models.coordinates import Hyperparameter
+from botorch_bkb.models.densities import Array
 from botorch_bkb.models.evidence import KernelBlocks, SparseLogEvidence
 from botorch_bkb.models.few import FewObservations
-
-
-@dataclass
-class Hyperparameter:
-    r"""One hyperparameter of a model, possibly with several entries.
-
-    Attributes:
-        module: The module that has it.
-        name: Its name, such as ``lengthscale``.
-        raw: The parameter that is stored.
-        constraint: The constraint, or None.
-        density: The log density of the prior and its gradient, or None.
-    """
-
-    module: Module
-    name: str
-    raw: Tensor
-    constraint: Interval | None
-    density: Density | None = None
-
-    @classmethod
-    def of(cls, module: Module, name: str) -> Hyperparameter:
-        r"""Return the hyperparameter of a module."""
-        constraint = getattr(module, f"raw_{name}_constraint", None)
-        return cls(module, name, getattr(module, f"raw_{name}"), constraint)
-
-    @property
-    def value(self) -> Tensor:
-        r"""The value, after the constraint."""
-        return getattr(self.module, self.name)
-
-    @property
-    def array(self) -> Array:
-        r"""The value as a float64 array."""
-        return self.value.detach().double().cpu().numpy()
-
-    def set(self, value: Array) -> None:
-        r"""Set the value."""
-        setattr(self.module, self.name, torch.as_tensor(value).to(self.raw))
-
-    def pull(self, slope: Array) -> Tensor:
-        r"""Turn the gradient of the value into that of the stored parameter."""
-        gradient = torch.as_tensor(slope).to(self.raw).reshape(self.raw.shape)
-        if self.constraint is None or not self.constraint.enforced:
-            return gradient
-        with torch.enable_grad():
-            raw = self.raw.detach().requires_grad_()
-            return torch.autograd.grad(self.constraint.transform(raw), raw, gradient)[0]
 
 
 @dataclass
@@ -110,11 +55,6 @@ class LogPosterior:
         self._targets, self._variances = self.targets.cpu().numpy(), self.variances.cpu().numpy()
         if self.variances.stride(-1) == 0:  # the same for all rows
             self._variances = self._variances[:1]
-
-    @classmethod
-    def of(cls, mll: Any) -> LogPosterior | None:
-        r"""Return the log posterior of a model's hyperparameters, or None if it is not covered."""
-        return _read(mll)
 
     @property
     def hyperparameters(self) -> list[Hyperparameter]:
@@ -178,91 +118,3 @@ class LogPosterior:
         value, one = evidence.value(), residual.new_ones(())
         _, _, targets, variances, *tensors = evidence.gradients(one)
         return value, tensors, targets, variances
-
-
-def _read(mll: Any) -> LogPosterior | None:
-    model, likelihood = mll.model, mll.likelihood
-    if not _is_plain(mll):
-        return None
-    form, noise, counts = closed_form(model.covar_module), None, None
-    assert form is not None
-    with torch.no_grad():
-        X = model.transform_inputs(model.train_inputs[0])
-    indices = model._dictionary(X)
-    exact = model._is_exact_at(indices, X)
-    targets = model.train_targets.double()
-    if type(likelihood) is FixedNoiseGaussianLikelihood:
-        variances = likelihood.noise.detach().double().expand_as(targets)
-    else:
-        noise = Hyperparameter.of(likelihood.noise_covar, "noise")
-        counts = getattr(likelihood, "counts", None)
-        variances = targets.new_ones(()).expand_as(targets) if counts is None else 1 / counts
-    repeats = (0.0, 0.0)
-    if counts is not None:
-        (within,) = model.added_loss_terms()
-        repeats = (float((counts - 1).sum()), within.deviations)
-    posterior = LogPosterior(
-        kernel=_kernel_hyperparameters(model.covar_module),
-        noise=noise,
-        constant=_constant(model.mean_module),
-        profile=form.profile,
-        X=form.read(X),
-        targets=targets,
-        variances=variances.double(),
-        points=None if exact else form.read(X[indices]),
-        blocks=KernelBlocks(model.covar_module, (), form.profile),
-        repeats=repeats,
-    )
-    return posterior if _add_priors(posterior, mll) else None
-
-
-def _is_plain(mll: Any) -> bool:
-    r"""Return whether a model consists of parts in closed form, without batches."""
-    model, likelihood = mll.model, mll.likelihood
-    kind, mean = type(likelihood), type(model.mean_module)
-    counts = getattr(likelihood, "counts", None)
-    fixed = kind is FixedNoiseGaussianLikelihood and likelihood.second_noise_covar is None
-    transform = getattr(model, "input_transform", None)
-    return (
-        type(mll) is ExactMarginalLogLikelihood
-        and likelihood is model.likelihood
-        and closed_form(model.covar_module) is not None
-        and not model._trace_term
-        and model.train_targets.dim() == 1
-        and model.train_inputs[0].dim() == 2
-        and not model.covar_module.batch_shape
-        and mean in (ConstantMean, ZeroMean)
-        and (fixed or kind is GaussianLikelihood or counts is not None)
-        and (fixed or likelihood.noise.numel() == 1)
-        and len(list(model.added_loss_terms())) == (counts is not None)
-        and (transform is None or not any(p.requires_grad for p in transform.parameters()))
-        and settings.observation_nan_policy.value() == "ignore"
-    )
-
-
-def _kernel_hyperparameters(kernel: Kernel) -> list[Hyperparameter]:
-    scales = []
-    while type(kernel) is ScaleKernel:
-        scales.append(Hyperparameter.of(kernel, "outputscale"))
-        kernel = kernel.base_kernel
-    name = "variance" if type(kernel) is LinearKernel else "lengthscale"
-    return [Hyperparameter.of(kernel, name), *scales]
-
-
-def _constant(mean: Module) -> Hyperparameter | None:
-    return Hyperparameter.of(mean, "constant") if type(mean) is ConstantMean else None
-
-
-def _add_priors(posterior: LogPosterior, mll: Any) -> bool:
-    r"""Give each hyperparameter its prior; return whether all priors and parameters are covered."""
-    known = posterior.hyperparameters
-    for _, module, prior, closure, _ in mll.model.named_priors():
-        value = closure(module)
-        for h in known:
-            if h.module is module and h.density is None and torch.equal(h.value, value):
-                h.density = log_density(prior)
-                break
-        else:
-            return False
-    raws = {id(h.raw) for h in known}
-    return all(id(p) in raws or not p.requires_grad for p in mll.parameters())

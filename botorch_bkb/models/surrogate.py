@@ -7,6 +7,7 @@ import warnings
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
+import torch
 from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import InputDataWarning
 from botorch.models.utils.gpytorch_modules import (
@@ -169,13 +170,13 @@ class Surrogate:
         Args:
             like: ``r x d`` inputs, whose dtype and device the kernel gets.
         """
-        kernel = self.covar_module
+        kernel = deepcopy(self.covar_module)
         if kernel is None:
             kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=like.shape[-1])
         noise = self.noise_var
         if noise is None:
             noise = get_gaussian_likelihood_with_lognormal_prior().noise.item()
-        kernel = deepcopy(kernel).to(like).eval().requires_grad_(False)
+        kernel = kernel.to(like).eval().requires_grad_(False)
         return Hyperparameters(kernel, noise)
 
     def first_fit(self, dim: int) -> int:
@@ -243,7 +244,8 @@ class Surrogate:
         Returns:
             The new hyperparameters, or None with a warning where fitting failed.
         """
-        start = self.restandardised(self.initial(X), history, noise_known)
+        with torch.inference_mode(False):  # parameters made there cannot be fitted
+            start = self.restandardised(self.initial(X), history, noise_known)
         return fit_hyperparameters(
             X,
             history,

@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from botorch_bkb import DTCGP, AllPoints, QuadratureFeatures
-from botorch_bkb.models.log_posterior import LogPosterior
+from botorch_bkb.models.reading import read_model
 
 KERNELS = {
     "rbf": lambda d: RBFKernel(ard_num_dims=d, lengthscale_prior=LogNormalPrior(0.5, 1.0)),
@@ -217,7 +217,7 @@ class TestFits:
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
         assert model.likelihood.noise.item() == before[0]
         assert not torch.allclose(model.covar_module.lengthscale, before[1])
-        assert LogPosterior.of(ExactMarginalLogLikelihood(model.likelihood, model)) is not None
+        assert read_model(ExactMarginalLogLikelihood(model.likelihood, model)) is not None
 
     @pytest.mark.parametrize("transform", [False, True])
     def test_respect_intervals(self, transform):

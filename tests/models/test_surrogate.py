@@ -6,6 +6,7 @@ import itertools
 import math
 import warnings
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from botorch_bkb.models import Surrogate
+from botorch_bkb.models.fitting import DirectFit
 from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import (
     Hyperparameters,
@@ -50,12 +52,10 @@ def sines(n=15, noise=0.2, repeats=6):
     return X, history_of(rows, 100 + 7 * rewards)
 
 
-def watching(calls: list):
-    from botorch_bkb.models.loss import fit
-
-    def watched(mll, **kwargs):
+def watching(calls: list, function):
+    def watched(*args, **kwargs):
         calls.append(kwargs)
-        return fit(mll, **kwargs)
+        return function(*args, **kwargs)
 
     return watched
 
@@ -207,10 +207,11 @@ class TestFitting:
         X, history = sines()
         every = torch.arange(len(X))
         cold = Surrogate().fit(X, history, every, None, seed=0)
+        # The last results are a little worse than those of the fit, and better than the start.
+        last = replace(cold, noise_var=2 * cold.noise_var)
         begins = []
-        monkeypatch.setattr("botorch_bkb.models.fitting._begin_at", lambda *_: True)
-        monkeypatch.setattr("botorch_bkb.models.fitting.fit", watching(begins))
-        both = Surrogate().fit(X, history, every, None, seed=0, last=cold, afresh=True)
+        monkeypatch.setattr(DirectFit, "minimise", watching(begins, DirectFit.minimise))
+        both = Surrogate().fit(X, history, every, None, seed=0, last=last, afresh=True)
         assert len(begins) == 2
         assert torch.allclose(both.kernel.lengthscale, cold.kernel.lengthscale, rtol=1e-2)
 
@@ -266,7 +267,7 @@ class TestFitting:
         def fails(*args, **kwargs):
             raise ModelFittingError("no luck")
 
-        monkeypatch.setattr("botorch_bkb.models.fitting.fit", fails)
+        monkeypatch.setattr(DirectFit, "result", fails)
         X, history = sines()
         with pytest.warns(match=r"90 observations \(no luck\)"):
             assert Surrogate().fit(X, history, torch.arange(15), None, seed=0) is None

@@ -1,0 +1,153 @@
+r"""The log posterior of hyperparameters, read off a model or the history of an optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from gpytorch import settings
+from gpytorch.kernels import Kernel, LinearKernel, ScaleKernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.means import ConstantMean, ZeroMean
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.module import Module
+from torch import Tensor
+
+from botorch_bkb.closed_form import closed_form
+from botorch_bkb.models.coordinates import Hyperparameter
+from botorch_bkb.models.densities import log_density
+from botorch_bkb.models.evidence import KernelBlocks
+from botorch_bkb.models.log_posterior import LogPosterior
+
+
+def read_model(mll: Any) -> LogPosterior | None:
+    r"""Return the log posterior of a model's hyperparameters, or None if it is not covered.
+
+    Not covered are other kernels, means and likelihoods, batches, and learned input transforms.
+
+    Args:
+        mll: The marginal log-likelihood of the model.
+    """
+    if not _is_plain(mll):
+        return None
+    model, likelihood, noise, counts = mll.model, mll.likelihood, None, None
+    with torch.no_grad():
+        X = model.transform_inputs(model.train_inputs[0])
+    indices = model._dictionary(X)
+    targets = model.train_targets.double()
+    if type(likelihood) is FixedNoiseGaussianLikelihood:
+        variances = likelihood.noise.detach().double().expand_as(targets)
+    else:
+        noise = likelihood.noise_covar
+        counts = getattr(likelihood, "counts", None)
+        variances = targets.new_ones(()).expand_as(targets) if counts is None else 1 / counts
+    repeats = (0.0, 0.0)
+    if counts is not None:
+        (within,) = model.added_loss_terms()
+        repeats = (float((counts - 1).sum()), within.deviations)
+    return read_parts(
+        model.covar_module,
+        model.mean_module,
+        noise,
+        X,
+        targets,
+        variances.double(),
+        points=None if model._is_exact_at(indices, X) else X[indices],
+        repeats=repeats,
+        owner=model,
+    )
+
+
+def read_parts(
+    kernel: Kernel,
+    mean: Module,
+    noise: Module | None,
+    X: Tensor,
+    targets: Tensor,
+    variances: Tensor,
+    points: Tensor | None,
+    repeats: tuple[float, float],
+    owner: Module | None = None,
+) -> LogPosterior | None:
+    r"""Return the log posterior of the hyperparameters of some modules, or None if not covered.
+
+    Args:
+        kernel: The kernel.
+        mean: A constant or zero mean.
+        noise: The module of the noise variance, or None if it is given.
+        X: ``n x d`` inputs.
+        targets: ``n`` targets, float64.
+        variances: ``n`` noise variances, or factors of the noise variance that is fitted.
+        points: ``m x d`` inputs of the dictionary; None for the exact process.
+        repeats: The number of pulls beyond the first of each input, and their squared deviations.
+        owner: A module that has all these modules and maybe others.
+    """
+    form = closed_form(kernel)
+    if form is None or kernel.batch_shape:
+        return None
+    posterior = LogPosterior(
+        kernel=kernel_hyperparameters(kernel),
+        noise=None if noise is None else Hyperparameter.of(noise, "noise"),
+        constant=Hyperparameter.of(mean, "constant") if type(mean) is ConstantMean else None,
+        profile=form.profile,
+        X=form.read(X),
+        targets=targets,
+        variances=variances,
+        points=None if points is None else form.read(points),
+        blocks=KernelBlocks(kernel, (), form.profile),
+        repeats=repeats,
+    )
+    owners = [m for m in (kernel, mean, noise) if m is not None] if owner is None else [owner]
+    return posterior if _covers(posterior, owners) else None
+
+
+def _is_plain(mll: Any) -> bool:
+    r"""Return whether a model consists of parts in closed form, without batches."""
+    model, likelihood = mll.model, mll.likelihood
+    kind, mean = type(likelihood), type(model.mean_module)
+    counts = getattr(likelihood, "counts", None)
+    fixed = kind is FixedNoiseGaussianLikelihood and likelihood.second_noise_covar is None
+    transform = getattr(model, "input_transform", None)
+    return (
+        type(mll) is ExactMarginalLogLikelihood
+        and likelihood is model.likelihood
+        and closed_form(model.covar_module) is not None
+        and not model._trace_term
+        and model.train_targets.dim() == 1
+        and model.train_inputs[0].dim() == 2
+        and mean in (ConstantMean, ZeroMean)
+        and (fixed or kind is GaussianLikelihood or counts is not None)
+        and (fixed or likelihood.noise.numel() == 1)
+        and len(list(model.added_loss_terms())) == (counts is not None)
+        and (transform is None or not any(p.requires_grad for p in transform.parameters()))
+        and settings.observation_nan_policy.value() == "ignore"
+    )
+
+
+def kernel_hyperparameters(kernel: Kernel) -> list[Hyperparameter]:
+    r"""Return the hyperparameters of a kernel with a closed form, scales last."""
+    scales = []
+    while type(kernel) is ScaleKernel:
+        scales.append(Hyperparameter.of(kernel, "outputscale"))
+        kernel = kernel.base_kernel
+    name = "variance" if type(kernel) is LinearKernel else "lengthscale"
+    return [Hyperparameter.of(kernel, name), *scales]
+
+
+def _covers(posterior: LogPosterior, owners: Iterable[Module]) -> bool:
+    r"""Give each hyperparameter its prior; return whether all priors and parameters are covered."""
+    known = posterior.hyperparameters
+    raws = {id(h.raw) for h in known}
+    for owner in owners:
+        for _, module, prior, closure, _ in owner.named_priors():
+            value = closure(module)
+            for h in known:
+                if h.module is module and h.density is None and torch.equal(h.value, value):
+                    h.density = log_density(prior)
+                    break
+            else:
+                return False
+        if any(id(p) not in raws and p.requires_grad for p in owner.parameters()):
+            return False
+    return True
