@@ -44,7 +44,7 @@ from benchmarks.problems.bandits import generated, rbf
 from benchmarks.report import Options, Report
 from benchmarks.studies.model import gradient
 from botorch_bkb import BBKB, DTCGP, GPUCB
-from botorch_bkb.models.surrogate import REFIT_GROWTH
+from botorch_bkb.models import Surrogate
 
 SEEDS = 1
 COLUMNS = ("part", "what", "size", "figure", "value")
@@ -140,7 +140,7 @@ def box(curves: Curves, sizes: Sizes) -> None:
         steps = sizes.steps[method not in OURS]
         cost, memory = sizes.apart(measured, method, function, t, steps, sizes.limit)
         figures = {
-            SECONDS: cost.step + cost.fit / ((REFIT_GROWTH - 1) * t),
+            SECONDS: cost.step + cost.fit / (Surrogate().next_fit(t, t) - t),
             "seconds of a fit": cost.fit,
         }
         more = {MEMORY: max(memory, 1.0)}

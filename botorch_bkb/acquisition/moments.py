@@ -10,7 +10,8 @@ from botorch.models.model import Model
 from botorch.posteriors import Posterior
 from torch import Tensor
 
-from botorch_bkb.acquisition.scores import ClosedMarginals, HasClosedMarginals
+from botorch_bkb.acquisition.closed import ClosedMarginals
+from botorch_bkb.acquisition.scores import HasClosedMarginals
 from botorch_bkb.models import DTCGP
 
 #: The error where a function asks for more than marginals.
@@ -89,7 +90,8 @@ class Marginals(MarginalModel, HasClosedMarginals):
         super().__init__()
         # Not as a submodule: acquisition functions move all of those at every call.
         closed = ClosedMarginals.of(model.eval(), scale)
-        self.__dict__.update(_model=model, _scale=scale, closed=closed)
+        is_direct = not hasattr(model, "input_transform")
+        self.__dict__.update(_model=model, _scale=scale, closed=closed, is_direct=is_direct)
 
     def inputs(self, X: Tensor) -> Tensor:
         r"""Return ``batch x d`` inputs as the kernel sees them."""
@@ -100,3 +102,42 @@ class Marginals(MarginalModel, HasClosedMarginals):
         mean, var = self._model.marginals(X.flatten(end_dim=-2))
         mean, var = mean / self._scale, var / self._scale**2
         return MarginalPosterior(mean.reshape(X.shape[:-1]), var.reshape(X.shape[:-1]))
+
+
+class ClosedModel(MarginalModel, HasClosedMarginals):
+    r"""Marginals in closed form as a model.
+
+    Args:
+        closed: The marginals.
+    """
+
+    closed: ClosedMarginals
+    is_direct = True
+
+    def __init__(self, closed: ClosedMarginals) -> None:
+        super().__init__()
+        self.__dict__["closed"] = closed
+
+    def inputs(self, X: Tensor) -> Tensor:
+        r"""Return the inputs as they are."""
+        return X
+
+    def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> MarginalPosterior:
+        r"""Return mean and variance at each point of ``batch x 1 x d``."""
+        at = _Moments.apply(X.flatten(end_dim=-2), self.closed)
+        mean, var = (t.reshape(X.shape[:-1]) for t in at)
+        return MarginalPosterior(mean, var)
+
+
+class _Moments(torch.autograd.Function):
+    r"""Means and variances at ``q x d`` points, with analytic gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, X: Tensor, closed: ClosedMarginals) -> tuple[Tensor, Tensor]:
+        ctx.at, ctx.closed, ctx.like = closed.evaluate(X), closed, X
+        return ctx.at.mean, ctx.at.var
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, by_mean: Tensor, by_var: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return ctx.closed.pull(ctx.at, by_mean, by_var, ctx.like.shape[-1]).to(ctx.like), None

@@ -14,7 +14,8 @@ from botorch.utils.sampling import manual_seed
 from torch import Tensor
 
 from botorch_bkb.acquisition import AcquisitionContext, Greedy
-from botorch_bkb.acquisition.moments import Marginals
+from botorch_bkb.acquisition.closed import ClosedMarginals
+from botorch_bkb.acquisition.moments import ClosedModel, Marginals
 from botorch_bkb.acquisition.scores import UpperBound
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.context import BatchContext
@@ -129,22 +130,39 @@ class BoxBatch(BatchOverBox):
 
     def __init__(self, domain: Box, context: BatchContext) -> None:
         self.domain = domain
-        self.base = self._model = context.models.for_search(
-            context.state, domain.cube, context.table
-        )
+        self._where = context.state, domain.cube, context.table
+        self._closed = self._base_closed = context.models.marginals(*self._where)
+        self._model: DTCGP | None = None
+        self._noise_var = context.state.hyper.noise_var
         super().__init__(context)
-        # Conditioned on when the model is needed, in the same portions after an interruption.
+        # Conditioned on when it is needed, in the same portions after an interruption.
         outstanding = [*self.stragglers, *self.given_up]
         self._waiting = [outstanding] if outstanding else []
 
+    @cached_property
+    def base(self) -> DTCGP:
+        r"""The model over the unit cube at the start of the batch."""
+        return self.context.models.for_search(*self._where)
+
     @property
-    def model(self) -> DTCGP:
-        r"""The model over the unit cube, in the units of the hyperparameters."""
+    def marginals(self) -> Model:
+        r"""A model of single points over the unit cube, in units of the prior deviation."""
+        unit = self.context.prior_deviation
+        self._catch_up()
+        if self._closed is None:
+            return Marginals(self._model or self.base, unit)
+        return ClosedModel(self._closed.in_units(unit))
+
+    def _catch_up(self) -> None:
+        r"""Condition on the picks that wait."""
         for rows in self._waiting:
-            noise_var = self.context.state.hyper.noise_var
-            self._model = hallucinated(self._model, self._unit(rows), noise_var)
+            X = self._unit(rows)
+            if self._closed is None:
+                self._model = hallucinated(self._model or self.base, X, self._noise_var)
+                continue
+            for x in X.split(1):
+                self._closed = self._closed.hallucinated(x, self._noise_var)
         self._waiting = []
-        return self._model
 
     def reward_model(self) -> DTCGP:
         r"""Return the model over the unit cube, in units of the rewards."""
@@ -177,18 +195,22 @@ class BoxBatch(BatchOverBox):
     def highest_bound(self) -> float:
         r"""Return the highest upper confidence bound found, in the model's units."""
         record, deviation = self.context.record, self.context.prior_deviation
-        bound = UpperBound(Marginals(self.model, deviation), record.width)
+        bound = UpperBound(self.marginals, record.width)
         X = self.domain.maximise(bound, self.starts(), record.seed)
         return float(bound(X)) * deviation
 
     def _score_at_start(self, row: int) -> float:
-        return self._score(self.base, row)
+        return self._score(self._base_closed or self.base, row)
 
     def _score_now(self, row: int) -> float:
-        return self._score(self.model, row)
+        self._catch_up()
+        return self._score(self._closed or self._model or self.base, row)
 
-    def _score(self, model: DTCGP, row: int) -> float:
-        return float(model.marginals(self._unit([row]))[1]) / self.table.noise_var
+    def _score(self, belief: ClosedMarginals | DTCGP, row: int) -> float:
+        X = self._unit([row])
+        if isinstance(belief, ClosedMarginals):
+            return float(belief.evaluate(X).var) / self.table.noise_var
+        return float(belief.marginals(X)[1]) / self.table.noise_var
 
     def _hallucinate(self, row: int) -> None:
         super()._hallucinate(row)
@@ -209,7 +231,7 @@ class BoxContext(AcquisitionContext):
     @cached_property
     def marginals(self) -> Model:
         r"""The model of single points, in units of the prior standard deviation."""
-        return Marginals(self.batch.model, self.batch.context.prior_deviation)
+        return self.batch.marginals
 
     @property
     def best_reward(self) -> float:

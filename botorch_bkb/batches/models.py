@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from botorch_bkb.acquisition.closed import ClosedMarginals
 from botorch_bkb.arms import ArmTable
+from botorch_bkb.closed_form import closed_form
 from botorch_bkb.models import DTCGP
 from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import (
@@ -27,6 +29,7 @@ class BeliefModels:
     def __init__(self, arms: Tensor) -> None:
         self.arms = arms
         self._last: tuple[State, DTCGP] | None = None
+        self._closed: tuple[State, ClosedMarginals | None] | None = None
 
     def in_rewards(self, state: State, box: UnitCube | None = None) -> DTCGP:
         r"""Return the belief with outcomes in units of the rewards.
@@ -47,14 +50,19 @@ class BeliefModels:
             table: The table of the state, which has done most of the work already.
         """
         last = self._last
-        if (
-            last is None
-            or last[0].history is not state.history
-            or last[0].hyper is not state.hyper
-            or not torch.equal(last[0].table.dictionary, state.table.dictionary)
-        ):
+        if last is None or not have_same_belief(last[0], state):
             model = standardised_model(*self._data(state), box)
             self._last = last = state, model.with_belief(table.belief())
+        return last[1]
+
+    def marginals(self, state: State, box: UnitCube, table: ArmTable) -> ClosedMarginals | None:
+        r"""Return the marginals over the unit cube in closed form, or None if there is none.
+
+        The arguments are those of :meth:`for_search`.
+        """
+        last = self._closed
+        if last is None or not have_same_belief(last[0], state):
+            self._closed = last = state, _marginals(state, box, table)
         return last[1]
 
     def _data(
@@ -64,3 +72,20 @@ class BeliefModels:
         positions = torch.searchsorted(rows, state.table.dictionary)
         X = state.observations.inputs(self.arms, rows)
         return X, state.history, state.hyper, positions, state.model.scale
+
+
+def have_same_belief(one: State, other: State) -> bool:
+    r"""Return whether two states have the same belief."""
+    return (
+        one.history is other.history
+        and one.hyper is other.hyper
+        and torch.equal(one.table.dictionary, other.table.dictionary)
+    )
+
+
+def _marginals(state: State, box: UnitCube, table: ArmTable) -> ClosedMarginals | None:
+    if closed_form(state.hyper.kernel) is None or (belief := table.belief()) is None:
+        return None
+    found = ClosedMarginals.of_belief(state.hyper.kernel, belief)
+    is_in_cube = found is None or state.model.scale is not None
+    return found if is_in_cube else found.in_cube(box)

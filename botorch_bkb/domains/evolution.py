@@ -57,7 +57,7 @@ def evolve(
 
 
 @torch.no_grad()
-def climb(
+def climb_steps(
     acquisition: AcquisitionFunction, X: Tensor, neighbours: Callable[[Tensor], Tensor]
 ) -> Tensor:
     r"""Move from a point to its best neighbour as long as that is better.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,12 +22,25 @@ from botorch.optim.optimize_mixed import (
 from botorch.utils.sampling import draw_sobol_samples, get_polytope_samples, manual_seed
 from torch import Tensor
 
-from botorch_bkb.domains.evolution import climb, evolve
+from botorch_bkb.domains.climbing import (
+    HasGradient,
+    candidates,
+    climb,
+    evaluated,
+    starting_points,
+)
+from botorch_bkb.domains.evolution import climb_steps, evolve
 from botorch_bkb.units import UnitCube
 from botorch_bkb.validation import check_positive_integer
 
 #: Default arguments of ``optimize_acqf``.
 OPTIONS: dict[str, Any] = {"num_restarts": 4, "raw_samples": 128}
+#: Default number of raw samples where they cost next to nothing: with analytic gradients.
+RAW_SAMPLES = 512
+#: Number of raw samples that are near an incumbent, as a share of the others.
+NEAR = 0.125
+#: Options of ``optimize_acqf`` with which the search may be made without it.
+PLAIN = frozenset({"num_restarts", "raw_samples", "options"})
 #: Arguments of ``optimize_acqf`` that users cannot set.
 RESERVED = {"acq_function", "acq_function_sequence", "bounds", "q", "sequential",
             "return_best_only", "batch_initial_conditions", "ic_generator",
@@ -57,6 +71,7 @@ class Search:
     ) -> None:
         self.bounds, self.cube = bounds, UnitCube(bounds)
         self.options = {**OPTIONS, **(options or {})}
+        self._raw_samples = (options or {}).get("raw_samples", RAW_SAMPLES)
         self._check_options()
         self.fixed: dict[int, float] = dict(self.options.pop("fixed_features", None) or {})
         self.nonlinear = self.options.pop("nonlinear_inequality_constraints", None)
@@ -152,20 +167,58 @@ class Search:
         for key, constraints in self.linear.items():
             options[key] = [self.cube.constraint_to_unit(*c) for c in constraints]
         fixed = {i: self.cube.value_to_unit(i, value) for i, value in self.fixed.items()}
+        generator = torch.Generator().manual_seed(seed)
+        if self._is_plain and isinstance(acquisition, HasGradient):
+            return self._climb(acquisition, starts, self._held(cube, fixed), generator)
         with manual_seed(seed):
             if self.discrete:
                 return self._maximise_mixed(acquisition, starts, cube, fixed, options)
             if self.nonlinear:
                 options = {**options, **self._nonlinear_options(starts)}
-            elif not isinstance(acquisition, OneShotAcquisitionFunction):
+            elif self.linear:
                 starts = starts[: options["num_restarts"] - 1]
                 options["batch_initial_conditions"] = starts.unsqueeze(-2) if len(starts) else None
+            elif not isinstance(acquisition, OneShotAcquisitionFunction):
+                held = self._held(cube.clone(), fixed)
+                starts = self._starts(acquisition, starts, held, options["raw_samples"], generator)
+                options["batch_initial_conditions"] = starts.unsqueeze(-2)
             try:
                 X, _ = optimize_acqf(acquisition, cube, fixed_features=fixed or None, **options)
             except RuntimeError as error:
                 check_dependence(acquisition, cube, error)
                 raise
         return X.detach()
+
+    @property
+    def _is_plain(self) -> bool:
+        r"""Whether there is nothing but a box to search."""
+        inner = self.options.get("options") or {}
+        is_plain = self.options.keys() <= PLAIN and inner.keys() <= {"maxiter"}
+        return is_plain and not (self.discrete or self.linear or self.nonlinear)
+
+    def _held(self, cube: Tensor, fixed: Mapping[int, float]) -> Tensor:
+        r"""Return the cube with fixed coordinates."""
+        for i, value in fixed.items():
+            cube[:, i] = value
+        return cube
+
+    def _starts(
+        self, acquisition: Any, incumbents: Tensor, cube: Tensor, n: int, generator: torch.Generator
+    ) -> Tensor:
+        r"""Return points to start from: the best of many that are mostly spread over the box."""
+        near = math.ceil(NEAR * n / max(1, len(incumbents)))
+        X = candidates(n, cube, incumbents, near, generator)
+        return starting_points(
+            X, evaluated(acquisition, X), self.options["num_restarts"], generator
+        )
+
+    def _climb(
+        self, acquisition: Any, incumbents: Tensor, cube: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        r"""Climb without autograd."""
+        starts = self._starts(acquisition, incumbents, cube, self._raw_samples, generator)
+        X, values = climb(acquisition, starts, cube, self.options.get("options") or {})
+        return X[values.argmax()].unsqueeze(0)
 
     def _maximise_mixed(
         self,
@@ -220,7 +273,7 @@ class Search:
         restarts, samples = options.pop("num_restarts"), options.pop("raw_samples")
         X = torch.cat([starts, draw_sobol_samples(cube, n=samples, q=1).squeeze(-2)])
         X = evolve(acquisition, self._allowed(X), MEMBERS * restarts, self._allowed)
-        X = climb(acquisition, X, lambda X: get_nearest_neighbors(X[0], cube, values))
+        X = climb_steps(acquisition, X, lambda X: get_nearest_neighbors(X[0], cube, values))
         fixed = {**fixed, **{i: float(X[0, i]) for i in values}}
         if len(fixed) == X.shape[-1]:
             return X

@@ -17,8 +17,8 @@ from torch import Tensor
 from botorch_bkb.closed_form import RBF
 
 Array = np.ndarray
-#: Number of squared differences that may be kept.
-MOST_DIFFERENCES = 2**18
+#: Number of squared differences that may be kept (16 MiB).
+MOST_DIFFERENCES = 2**21
 
 
 class FewObservations:

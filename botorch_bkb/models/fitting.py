@@ -74,32 +74,24 @@ def fit_hyperparameters(
         The new hyperparameters, or None with a warning where fitting failed.
     """
     data = X, history, dictionary, start, fit_kernel, fit_noise
-    with torch.inference_mode(False), torch.enable_grad(), manual_seed(seed):
+    with torch.inference_mode(False), torch.enable_grad():
+        direct = DirectFit.of(*data)
         try:
-            direct = DirectFit.of(*data)
-            return (direct or FitOfModel(*data)).result(last, afresh)
+            if direct is not None:
+                return direct.result(last, afresh)
         except NotPSDError:  # BoTorch's fit makes further attempts
-            return _with_warning(FitOfModel(*data), last, afresh)
+            pass
+        try:
+            with manual_seed(seed):  # takes a millisecond
+                return FitOfModel(*data).result(last, afresh)
         except ModelFittingError as error:
-            return _failed(history, error)
-
-
-def _with_warning(
-    problem: FitOfModel, last: Hyperparameters | None, afresh: bool
-) -> Hyperparameters | None:
-    try:
-        return problem.result(last, afresh)
-    except ModelFittingError as error:
-        return _failed(problem.history, error)
-
-
-def _failed(history: History, error: Exception) -> None:
-    warnings.warn(
-        f"Hyperparameters could not be fitted to {history.num_observations} observations "
-        f"({error}): the earlier ones stay until the next attempt.",
-        BotorchWarning,
-        stacklevel=2,
-    )
+            warnings.warn(
+                f"Hyperparameters could not be fitted to {history.num_observations} observations "
+                f"({error}): the earlier ones stay until the next attempt.",
+                BotorchWarning,
+                stacklevel=2,
+            )
+            return None
 
 
 class Fit(ABC, Generic[Position]):

@@ -25,9 +25,12 @@ from botorch_bkb.validation import check_finite, check_kernel, check_squares, le
 
 #: The largest ratio of the ranges of two inputs that one length-scale can serve.
 MOST_RANGE = 1e3
-#: Observations at the next fit over those at this one: all fits together cost five of the last.
-#: Twice as many is cheaper and keeps the length-scale of an unlucky start for too long.
+#: Observations at the next fit over those at this one, at most: all fits together cost five of the
+#: last. Twice as many is cheaper and keeps the length-scale of an unlucky start for too long.
 REFIT_GROWTH = 1.25
+#: Observations times rows of the table that a step between fits stands for. A fit to a hundred
+#: points of a box takes as long as the search for the next one.
+REFIT_COST = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +73,7 @@ class Surrogate:
         >>> from botorch_bkb.domains import Arms
         >>> from botorch_bkb.optimizers import Optimizer
         >>> class EveryTen(Surrogate):
-        ...     def next_fit(self, num_observations):
+        ...     def next_fit(self, num_observations, num_rows):
         ...         return num_observations + 10
         >>> arms = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
         >>> optimizer = Optimizer(Arms(arms), model=EveryTen(), seed=0)
@@ -187,9 +190,19 @@ class Surrogate:
         """
         return 2 * (dim + 1)
 
-    def next_fit(self, num_observations: int) -> int:
-        r"""Return the number of observations at the fit that follows one to so many."""
-        return math.ceil(REFIT_GROWTH * num_observations)
+    def next_fit(self, num_observations: int, num_rows: int) -> int:
+        r"""Return the number of observations at the fit that follows one to so many.
+
+        Fits are made as often as they are cheap: over a box after each result up to about a hundred
+        of them. At the latest a fit follows when the observations have grown by a quarter.
+
+        Args:
+            num_observations: The number of observations at this fit.
+            num_rows: The number of rows of the table, which every fit builds anew: all arms, or all
+                points that were observed.
+        """
+        steps = max(1, round(num_observations * num_rows / REFIT_COST))
+        return min(num_observations + steps, math.ceil(REFIT_GROWTH * num_observations))
 
     def begins_afresh(self, last: int, now: int) -> bool:
         r"""Return whether a fit also begins at the initial values, besides the last results.

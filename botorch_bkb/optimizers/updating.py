@@ -22,6 +22,8 @@ from botorch_bkb.state.state import State
 WARM_START = 512
 #: The largest dictionary with which hyperparameters are fitted.
 MOST_FITTED = 500
+#: Number of distinct inputs up to which fits use all of them: the exact evidence is cheaper then.
+FEW = 256
 #: What all results together that were dropped would teach, at most, relative to the prior.
 NEGLIGIBLE = 1e-9
 #: Rows of dropped results that may stay in the table, beside as many as there are others.
@@ -49,7 +51,7 @@ class Updater:
         draw = self._draw_for_fitting if is_due else self._draw
         dictionary = draw(state, table)
         before = state.hyper
-        state = replace(state, model=self._updated_model(state, dictionary))
+        state = replace(state, model=self._updated_model(state, dictionary, len(table.X)))
         if state.hyper != before:
             table = new_table(self.parts.domain, state, dictionary)
             # The models that chose earlier points are gone; this one scores them all at once.
@@ -130,6 +132,8 @@ class Updater:
         GP: to the kernel that they approximate, with all rows or a random part as a dictionary.
         """
         rows = state.history.rows
+        if len(rows) <= FEW:
+            return rows
         has_features = isinstance(self.parts.dictionary, FourierFeatures)
         if not has_features and state.dictionary.num_unsolicited <= WARM_START:
             rows = self._draw(state, table)
@@ -145,8 +149,14 @@ class Updater:
         first = surrogate.first_fit(self.parts.domain.dim)
         return surrogate.fits and t >= max(first, state.model.next_fit)
 
-    def _updated_model(self, state: State, dictionary: Tensor) -> ModelState:
-        r"""Return hyperparameters for what is known now, and when to fit again."""
+    def _updated_model(self, state: State, dictionary: Tensor, num_rows: int) -> ModelState:
+        r"""Return hyperparameters for what is known now, and when to fit again.
+
+        Args:
+            state: The state.
+            dictionary: The dictionary for the fit.
+            num_rows: The number of rows of the table.
+        """
         surrogate, model, history = self.parts.model, state.model, state.history
         t, first = history.num_observations, surrogate.first_fit(self.parts.domain.dim)
         if not surrogate.standardises or first <= t < model.next_fit:
@@ -157,7 +167,7 @@ class Updater:
         if surrogate.fits and len(history.rows) > 1:
             fitted = self._fitted(state, dictionary)
             hyper = model.hyper if fitted is None else fitted
-        return model.with_fit(hyper, t, surrogate.next_fit(t))
+        return model.with_fit(hyper, t, surrogate.next_fit(t, num_rows))
 
     def _fitted(self, state: State, dictionary: Tensor) -> Hyperparameters | None:
         history, model = state.history, state.model

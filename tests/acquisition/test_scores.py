@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from botorch_bkb import DTCGP
+from botorch_bkb.acquisition.closed import ClosedMarginals
 from botorch_bkb.acquisition.moments import Marginals
-from botorch_bkb.acquisition.scores import ClosedMarginals, LogImprovement, UpperBound
+from botorch_bkb.acquisition.scores import LogImprovement, UpperBound
 
 KERNELS = {
     "rbf": lambda: RBFKernel(ard_num_dims=2),

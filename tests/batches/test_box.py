@@ -38,6 +38,13 @@ def dense_grid(optimizer):
     return naive.dtc(rbf(S, S), rbf(X, S), rbf(GRID, S), rbf(GRID, GRID), state.means, noise)
 
 
+def moments_of(batch):
+    r"""Means and variances on the grid, in the model's units."""
+    unit = batch.context.prior_deviation
+    posterior = batch.marginals.posterior(UNIT.unsqueeze(-2))
+    return unit * posterior.mean.flatten(), unit**2 * posterior.variance.flatten()
+
+
 def places_of(X):
     r"""Which points of the grid these are."""
     equal = (X.unsqueeze(-2) == GRID).all(-1)
@@ -191,8 +198,8 @@ def test_hallucinated_models_keep_means_and_lower_variances():
     batch = BoxBatch(optimizer.domain, context_of(optimizer))
     _, cov = dense_grid(optimizer)
     rows = [3, 40, 40, 77]
-    model = hallucinated(batch.model, UNIT[rows], NOISE)
-    mean, var = batch.model.marginals(UNIT)
+    model = hallucinated(batch.base, UNIT[rows], NOISE)
+    mean, var = moments_of(batch)
     new_mean, new_var = model.marginals(UNIT)
     torch.testing.assert_close(new_mean, mean, atol=1e-8, rtol=0)
     assert (new_var <= var + 1e-9).all() and (new_var < var - 0.01).any()
@@ -206,7 +213,7 @@ def test_the_model_in_rewards_hallucinates_as_well(scale):
     batch = BoxBatch(optimizer.domain, context_of(optimizer, rule=LONG))
     for _ in range(3):
         batch.pick()
-    mean, var = batch.model.marginals(UNIT)
+    mean, var = moments_of(batch)
     ours = batch.reward_model().posterior(UNIT.unsqueeze(-2))
     units = batch.context.state.hyper.units
     expected = units.to_rewards(mean), units.scale**2 * var
@@ -233,10 +240,10 @@ def test_the_context_of_a_pick():
     best = (rewards.max() - rewards.mean()) / rewards.std(correction=0)
     assert context.width == 2.5
     assert context.best_reward == pytest.approx(float(best))
-    mean = batch.model.marginals(UNIT)[0]
+    mean = moments_of(batch)[0]
     assert context.best_mean == pytest.approx(float(mean.max()))
     bound = UpperConfidenceBound(context.marginals, beta=6.25)(UNIT.unsqueeze(-2))
-    expected = mean + 2.5 * batch.model.marginals(UNIT)[1].sqrt()
+    expected = mean + 2.5 * moments_of(batch)[1].sqrt()
     torch.testing.assert_close(bound, expected, atol=1e-6, rtol=0)
 
 
@@ -273,7 +280,7 @@ def test_greedy_takes_random_points_with_its_probability():
 def test_botorch_finds_a_point_no_worse_than_those_of_the_grid():
     optimizer = over_box(Box)
     batch = BoxBatch(optimizer.domain, context_of(optimizer, width=2.0))
-    mean, var = batch.model.marginals(UNIT)
+    mean, var = moments_of(batch)
     X = batch.inputs_of(torch.tensor([batch.pick()]), GRID)
     got, sd = batch.base.marginals(CUBE.to_unit(X))
     assert float(got + 2 * sd.sqrt()) >= float((mean + 2 * var.sqrt()).max()) - 1e-3

@@ -4,7 +4,7 @@ import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction
 
-from botorch_bkb.domains.evolution import STEPS, climb, evolve
+from botorch_bkb.domains.evolution import STEPS, climb_steps, evolve
 
 GRID = 21
 
@@ -97,16 +97,16 @@ class TestClimbing:
     def test_a_known_maximum_is_reached_by_steps(self, at):
         target = torch.tensor([at]).double()
         start = on_grid(target + 0.15)
-        assert torch.equal(climb(Peak(*at), start, steps), on_grid(target))
+        assert torch.equal(climb_steps(Peak(*at), start, steps), on_grid(target))
 
     def test_a_maximum_stays_where_it_is(self):
         acquisition, top = Peak(0.35, 0.8), torch.tensor([[0.35, 0.8]]).double()
-        assert torch.equal(climb(acquisition, top, steps), top)
+        assert torch.equal(climb_steps(acquisition, top, steps), top)
         assert acquisition.evaluated == 5  # itself and its neighbours, once
 
     def test_the_nearest_hill_is_climbed_and_not_the_highest(self):
         start = torch.full((1, 2), 0.3, dtype=torch.float64)
-        X = climb(Hills(0.0, 0.0), start, steps)
+        X = climb_steps(Hills(0.0, 0.0), start, steps)
         torch.testing.assert_close(X, torch.full_like(X, 0.2))
 
     def test_neighbours_that_are_no_better_are_not_taken(self):
@@ -115,7 +115,7 @@ class TestClimbing:
                 return torch.zeros(len(X), dtype=X.dtype)
 
         start = torch.tensor([[0.5, 0.5]]).double()
-        assert torch.equal(climb(Flat(0.0, 0.0), start, steps), start)
+        assert torch.equal(climb_steps(Flat(0.0, 0.0), start, steps), start)
 
     def test_there_is_an_end_of_steps(self):
         def right(x):
@@ -125,9 +125,9 @@ class TestClimbing:
             def forward(self, X):
                 return X.sum((-2, -1))
 
-        end = climb(Up(0.0), torch.zeros(1, 1, dtype=torch.float64), right)
+        end = climb_steps(Up(0.0), torch.zeros(1, 1, dtype=torch.float64), right)
         assert float(end) == STEPS
 
     def test_no_neighbours(self):
         start = torch.tensor([[0.5, 0.5]]).double()
-        assert torch.equal(climb(Peak(0.0, 0.0), start, lambda x: x[:0]), start)
+        assert torch.equal(climb_steps(Peak(0.0, 0.0), start, lambda x: x[:0]), start)

@@ -15,6 +15,7 @@ from botorch.exceptions.warnings import InputDataWarning
 from gpytorch.kernels import AdditiveKernel, RBFKernel, ScaleKernel
 from hypothesis import given
 from hypothesis import strategies as st
+from linear_operator.utils.errors import NotPSDError
 
 from botorch_bkb.models import Surrogate
 from botorch_bkb.models.fitting import DirectFit
@@ -142,12 +143,14 @@ class TestSurrogate:
         assert len(found) == (warns and ratio > 1000)
         assert all("ard_num_dims" in str(w.message) for w in found)
 
-    def test_fits_grow_apart_by_a_quarter(self):
+    def test_fits_are_as_frequent_as_they_are_cheap(self):
         surrogate = Surrogate()
         assert surrogate.first_fit(1) == 4 and surrogate.first_fit(6) == 14
         for n in range(1, 200):
-            later = surrogate.next_fit(n)
+            assert surrogate.next_fit(n, n) - n == (1 if n <= 122 else round(n * n / 1e4))
+            later = surrogate.next_fit(n, 10**6)
             assert later > n and later - 1 < 1.25 * n <= later
+            assert n < surrogate.next_fit(n, 1000) <= later
 
     def test_restandardising_keeps_kernel_and_noise_in_the_right_units(self):
         history = history_of(torch.tensor([0, 1, 2]), torch.tensor([10.0, 14.0, 18.0]).double())
@@ -219,7 +222,7 @@ class TestFitting:
         surrogate = Surrogate()
         fits = [6]
         while fits[-1] < 1000:
-            fits.append(surrogate.next_fit(fits[-1]))
+            fits.append(surrogate.next_fit(fits[-1], 10**6))
         afresh = [
             now for last, now in itertools.pairwise(fits) if surrogate.begins_afresh(last, now)
         ]
@@ -264,11 +267,17 @@ class TestFitting:
         assert hyper.kernel.lengthscale.dtype == torch.float32
 
     def test_a_fit_that_fails_says_so(self, monkeypatch):
+        def indefinite(*args, **kwargs):
+            raise NotPSDError("no root")
+
         def fails(*args, **kwargs):
             raise ModelFittingError("no luck")
 
-        monkeypatch.setattr(DirectFit, "result", fails)
+        monkeypatch.setattr(DirectFit, "minimise", indefinite)
         X, history = sines()
+        again = Surrogate().fit(X, history, torch.arange(15), None, seed=0)  # by BoTorch
+        assert 0 < again.noise_var < 1
+        monkeypatch.setattr("botorch_bkb.models.fitting.fit", fails)
         with pytest.warns(match=r"90 observations \(no luck\)"):
             assert Surrogate().fit(X, history, torch.arange(15), None, seed=0) is None
 

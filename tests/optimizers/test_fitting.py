@@ -124,7 +124,8 @@ def test_a_failed_fit_keeps_the_earlier_hyperparameters(monkeypatch):
     def fails(*args, **kwargs):
         raise ModelFittingError("no luck")
 
-    monkeypatch.setattr("botorch_bkb.models.fitting.Fit.result", fails)
+    monkeypatch.setattr("botorch_bkb.models.fitting.DirectFit.of", lambda *_: None)
+    monkeypatch.setattr("botorch_bkb.models.fitting.fit", fails)
     problem = Problem()
     optimizer = BBKB(problem.arms, seed=0)
     rows = torch.arange(20)

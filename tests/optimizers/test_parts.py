@@ -69,7 +69,7 @@ class FixedSchedule(Surrogate):
     def first_fit(self, dim):
         return 4
 
-    def next_fit(self, num_observations):
+    def next_fit(self, num_observations, num_rows):
         return num_observations + 3
 
     def fit(self, X, history, dictionary, noise_known, seed, **start):
