@@ -208,9 +208,9 @@ class BoxBatch(BatchOverBox):
 
     def _score(self, belief: ClosedMarginals | DTCGP, row: int) -> float:
         X = self._unit([row])
-        if isinstance(belief, ClosedMarginals):
-            return float(belief.evaluate(X).var) / self.table.noise_var
-        return float(belief.marginals(X)[1]) / self.table.noise_var
+        is_closed = isinstance(belief, ClosedMarginals)
+        var: Tensor = belief.evaluate(X).var if is_closed else belief.marginals(X)[1]
+        return float(var) / self.table.noise_var
 
     def _hallucinate(self, row: int) -> None:
         super()._hallucinate(row)

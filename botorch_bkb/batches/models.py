@@ -87,5 +87,6 @@ def _marginals(state: State, box: UnitCube, table: ArmTable) -> ClosedMarginals 
     if closed_form(state.hyper.kernel) is None or (belief := table.belief()) is None:
         return None
     found = ClosedMarginals.of_belief(state.hyper.kernel, belief)
-    is_in_cube = found is None or state.model.scale is not None
-    return found if is_in_cube else found.in_cube(box)
+    if found is None or state.model.scale is not None:  # the kernel sees the unit cube
+        return found
+    return found.in_cube(box)

@@ -121,7 +121,7 @@ def minimise_in_logarithms(
     assert posterior is not None
     coordinates = LogCoordinates(posterior.hyperparameters, posterior.evaluate)
     position = torch.as_tensor(coordinates.position() / first_step)
-    bounds = torch.as_tensor(coordinates.bounds / first_step).unbind(-1)
+    bounds: Any = torch.as_tensor(coordinates.bounds / first_step).unbind(-1)
     scaled = coordinates.in_units_of(first_step)
 
     def loss() -> tuple[Tensor, list[Tensor]]:
