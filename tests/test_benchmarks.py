@@ -19,7 +19,7 @@ pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
 ROOT = Path(__file__).parent.parent
 #: Those with more than one picture.
-PICTURES = {"variance": 3, "bbkb": 4, "compressed": 3, "scaling": 2, "continuous": 2}
+PICTURES = {"variance": 3, "bbkb": 4, "compressed": 3, "scaling": 2, "continuous": 2, "search": 2}
 
 
 @pytest.fixture(scope="module")
