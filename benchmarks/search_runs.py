@@ -69,6 +69,7 @@ class Run:
         The recommendation stays what it was, or is the best observation if there never was one.
         """
         start = len(self.X)
+        X = X.clamp(*self.bounds)  # roundings may have left the box
         Y = self.problem.value(X) + self._noise[start : start + len(X)]
         self.X, self.Y = torch.cat([self.X, X]), torch.cat([self.Y, Y])
         for i in range(start, len(self.X)):

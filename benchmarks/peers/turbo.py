@@ -16,7 +16,6 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-
 #: Side of the region at first, at least and at most, in sides of the box.
 FIRST, LEAST, MOST = 0.8, 0.5**7, 1.6
 #: Successes in a row after which the region doubles. The paper has 3, BoTorch's tutorial 10.
@@ -42,6 +41,7 @@ class Region:
 
     @property
     def failed(self) -> bool:
+        r"""Whether the region has become too small to go on."""
         return self.length < LEAST
 
     def update(self, success: bool) -> None:

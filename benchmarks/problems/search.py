@@ -95,6 +95,7 @@ class Draw:
         self._weights = torch.from_numpy(rng.standard_normal(FEATURES))
 
     def __call__(self, X: Tensor) -> Tensor:
+        r"""Return the values at ``n x d`` points."""
         waves = (X @ self._frequencies.T + self._phases).cos()
         return math.sqrt(2 / FEATURES) * waves @ self._weights
 
@@ -107,6 +108,13 @@ class SearchProblem:
 
     Args:
         name: Name of the function, a key of ``FUNCTIONS``.
+
+    Attributes:
+        bounds: Bounds of the box, ``2 x d``.
+        noise: Standard deviation of the noise.
+        used: Coordinates that matter.
+        maximiser: A point of the highest value, at the middle of coordinates that do not matter.
+        best: Highest value.
     """
 
     def __init__(self, name: str) -> None:
@@ -120,28 +128,31 @@ class SearchProblem:
             there = stock(make, function.dim)
             shift = rng.uniform(-function.shift, function.shift, function.dim)
             self.bounds = moved(there.bounds, maximiser(name, there), torch.from_numpy(shift))
-            self._f = stock(make, function.dim, bounds=list(zip(*self.bounds.tolist(), strict=True)))
-        self._used = np.arange(function.dim)
+            self._f = stock(
+                make, function.dim, bounds=list(zip(*self.bounds.tolist(), strict=True))
+            )
+        self.used = np.arange(function.dim)
         if function.of is not None:
             self._embed(function.of, rng)
         sample = self._raw(draw_sobol_samples(self.bounds, n=4096, q=1, seed=0).squeeze(1))
         self._unit, self._mean = float(sample.std()), float(sample.mean())
-        self.best = float(self.value(self._extended(maximiser(name, self._f))))
+        self.maximiser = self._extended(maximiser(name, self._f))
+        self.best = float(self.value(self.maximiser.unsqueeze(0)))
 
     def _embed(self, dim: int, rng: np.random.Generator) -> None:
         r"""Add coordinates on [0, 1] that do not matter, in places drawn at random."""
-        self._used = np.sort(rng.permutation(dim)[: self.bounds.shape[-1]])
+        self.used = np.sort(rng.permutation(dim)[: self.bounds.shape[-1]])
         bounds = unit_box(dim)
-        bounds[:, self._used] = self.bounds
+        bounds[:, self.used] = self.bounds
         self.bounds = bounds
 
     def _extended(self, x: Tensor) -> Tensor:
-        extended = self.bounds.mean(0, keepdim=True)
-        extended[0, self._used] = x
+        extended = self.bounds.mean(0)
+        extended[self.used] = x
         return extended
 
     def _raw(self, X: Tensor) -> Tensor:
-        return self._f(X[:, self._used])
+        return self._f(X[:, self.used])
 
     def value(self, X: Tensor) -> Tensor:
         r"""Return the values without noise, for ``n x d`` inputs."""

@@ -33,7 +33,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ from benchmarks.peers.stock import next_point
 from benchmarks.problems.functions import Problem
 from benchmarks.problems.search import CHOOSE, FUNCTIONS, REPORT, SearchProblem
 from benchmarks.report import Options, Report
-from benchmarks.search_methods import LONG, LONG_STEPS, METHODS, QLOGNEI, installed, steps_of
+from benchmarks.search_methods import METHODS, QLOGNEI, installed, steps_of
 from benchmarks.search_runs import MARKS, Trace, simple_regret
 from botorch_bkb import BBKB, BKB
 
@@ -251,17 +251,19 @@ class Study:
         with self.report.picture("search", 1, 2, figsize=(13, 0.5 * len(names) + 2.5)) as axes:
             for ax, figure in zip(axes[0], (SIMPLE, AVERAGE), strict=True):
                 self._draw_ratios(ax, names, figure)
-            lines = axes[0, 0].get_lines()[: len(self.methods)]
-            labels = [line.get_label() for line in lines]
-            axes[0, 0].figure.legend(lines, labels, loc="outside upper center", ncols=5)
-        columns = min(4, len(names))
-        with self.report.picture("search_regret", math.ceil(len(names) / columns), columns) as axes:
+            self._legend(axes[0, 0])
+        rows = math.ceil(len(names) / 4)
+        size = (16, 3.2 * rows + 0.8)
+        with self.report.picture("search_regret", rows, 4, figsize=size) as axes:
             for ax, name in zip(axes.flat, names, strict=False):
                 self._draw_regret(ax, name)
-            handles, labels = axes[0, 0].get_legend_handles_labels()
-            axes[0, 0].figure.legend(handles, labels, loc="outside upper center", ncols=5)
+            self._legend(axes[0, 0])
 
-    def _draw_ratios(self, ax: object, names: list[str], figure: str) -> None:
+    def _legend(self, ax: Any) -> None:
+        handles, labels = ax.get_legend_handles_labels()
+        ax.figure.legend(handles, labels, loc="outside upper center", ncols=7)
+
+    def _draw_ratios(self, ax: Any, names: list[str], figure: str) -> None:
         rows = [*names, "geometric mean"]
         for i, method in enumerate(self.methods):
             places, values = [], []
@@ -277,7 +279,7 @@ class Study:
         ax.axvline(1, color="0.6", lw=0.8)
         ax.grid(alpha=0.3, axis="x")
 
-    def _draw_regret(self, ax: object, name: str) -> None:
+    def _draw_regret(self, ax: Any, name: str) -> None:
         for i, method in enumerate(self.methods):
             some = [run.recommended for run in of(self.runs, function=name, method=method)]
             if some:
