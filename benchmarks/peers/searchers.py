@@ -193,28 +193,3 @@ def ax_default(run: Run) -> None:
         Y = run.observe(torch.tensor(x, dtype=torch.float64))
         with run.clock:
             client.complete_trial(trial_index=index, raw_data={"y": float(Y)})
-
-
-def hebo(run: Run) -> None:
-    r"""Play HEBO, which minimises."""
-    import pandas as pd
-    from hebo.design_space.design_space import DesignSpace
-    from hebo.optimizers.hebo import HEBO
-
-    names = [f"x{i}" for i in range(run.bounds.shape[-1])]
-    sides = zip(names, run.bounds.T.tolist(), strict=True)
-    X = run.design()
-    with run.clock:
-        space = DesignSpace().parse(
-            [{"name": name, "type": "num", "lb": low, "ub": high} for name, (low, high) in sides]
-        )
-        optimizer = HEBO(space, rand_sample=len(X), scramble_seed=run.seed)
-    Y = run.observe(X)
-    with run.clock:
-        optimizer.observe(pd.DataFrame(X.numpy(), columns=names), -Y.unsqueeze(-1).numpy())
-    while run.left:
-        with run.clock:
-            new = optimizer.suggest()
-        Y = run.observe(torch.from_numpy(new[names].to_numpy(dtype=float)))
-        with run.clock:
-            optimizer.observe(new, -Y.unsqueeze(-1).numpy())
