@@ -25,7 +25,8 @@ evaluated point with the highest posterior mean for those that fit a Gaussian pr
 one in the loop, the best observation for others. *Common* is the evaluated point with the highest
 posterior mean of a ``SingleTaskGP`` fitted to the run afterwards, for all methods. *Evaluated* is
 the best evaluated point, which nobody knows. Claims are about the first. A ratio is the geometric
-mean over paired runs of the quotients of regrets, which are at least 1e-4, and over functions.
+mean over paired runs of the quotients of regrets, and over functions. Regrets below a thousandth of
+the noise's standard deviation count as that.
 Intervals are bootstrapped over paired runs. CPU seconds are the method's own, on one core.
 """
 
@@ -53,8 +54,8 @@ RULES = ("recommended", "common", "evaluated")
 AVERAGE, SECONDS = "average regret", "CPU seconds"
 FIGURES = (*(f"simple regret, {rule}" for rule in RULES), AVERAGE, SECONDS)
 SIMPLE = FIGURES[0]
-#: Least value of a figure, below which differences do not count.
-FLOORS = {SECONDS: 1e-3} | dict.fromkeys(FIGURES[:-1], 1e-4)
+#: Least regret that counts, in standard deviations of the noise, and least CPU seconds.
+LEAST_REGRET, LEAST_SECONDS = 1e-3, 1e-3
 #: The number of evaluations of the claims, and the observations before steps are timed.
 CLAIMED, MANY = 100, 1_000
 
@@ -121,6 +122,11 @@ def figure_of(trace: Trace, figure: str, n: int) -> float:
     return simple_regret(trace, n, figure.split(", ")[1])
 
 
+def least(function: str, figure: str) -> float:
+    r"""Return the least value of a figure, below which differences do not count."""
+    return LEAST_SECONDS if figure == SECONDS else LEAST_REGRET * FUNCTIONS[function].noise
+
+
 class Study:
     r"""Comparisons of finished runs with those of the reference on the same seeds.
 
@@ -143,7 +149,7 @@ class Study:
     def values(self, function: str, method: str, figure: str, n: int) -> dict[int, float]:
         r"""Return the logarithms of a figure by seed, of the runs with ``n`` evaluations."""
         return {
-            seed: math.log(max(figure_of(run, figure, n), FLOORS[figure]))
+            seed: math.log(max(figure_of(run, figure, n), least(function, figure)))
             for (f, m, seed), run in self._found.items()
             if (f, m) == (function, method) and len(run.regret) >= n
         }
@@ -245,7 +251,7 @@ class Study:
             some = [run.recommended for run in of(self.runs, function=name, method=method)]
             if some:
                 length = min(map(len, some))
-                values = np.log(np.stack([one[:length] for one in some]).clip(FLOORS[SIMPLE]))
+                values = np.log(np.stack([one[:length] for one in some]).clip(least(name, SIMPLE)))
                 steps = np.arange(1, length + 1)
                 ax.plot(steps, np.exp(values.mean(0)), color=style(i)[0], lw=1.2, label=method)
         ax.set(title=name, yscale="log", xlabel="evaluations", ylabel="simple regret")
