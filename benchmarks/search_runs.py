@@ -47,7 +47,6 @@ class Run:
         self.problem, self.seed, self.budget = problem, seed, budget
         self.bounds, self.clock = problem.bounds, CPUClock()
         self.X, self.Y = problem.bounds[:0], problem.bounds.new_empty(0)
-        self._noise = problem.noises(budget, seed)
         self._seconds: list[float] = []
         self._recommended: list[float] = []
         self._last: Tensor | None = None
@@ -55,7 +54,7 @@ class Run:
     @property
     def left(self) -> int:
         r"""The number of evaluations that are left."""
-        return self.budget - len(self.X)
+        return max(0, self.budget - len(self.X))
 
     def design(self) -> Tensor:
         r"""Return the initial design, ``2 d + 2`` scrambled Sobol points at most."""
@@ -64,13 +63,14 @@ class Run:
         return X[: self.budget]
 
     def observe(self, X: Tensor) -> Tensor:
-        r"""Evaluate ``n x d`` inputs.
+        r"""Evaluate ``n x d`` inputs. Those beyond the budget leave no trace.
 
         The recommendation stays what it was, or is the best observation if there never was one.
         """
         start = len(self.X)
         X = X.clamp(*self.bounds)  # roundings may have left the box
-        Y = self.problem.value(X) + self._noise[start : start + len(X)]
+        noise = self.problem.noises(start + len(X), self.seed)[start:]
+        Y = self.problem.value(X) + noise
         self.X, self.Y = torch.cat([self.X, X]), torch.cat([self.Y, Y])
         for i in range(start, len(self.X)):
             self._seconds.append(self.clock.seconds)
@@ -93,7 +93,7 @@ class Run:
         regret = self.problem.best - self.problem.value(X)
         marks = [mark for mark in MARKS if mark <= len(X)] or [len(X)]
         common = [self._regret(best_by_model(X[:n], Y[:n], self.bounds)) for n in marks]
-        figures = (self._recommended, common, self._seconds)
+        figures = (self._recommended[: self.budget], common, self._seconds[: self.budget])
         return Trace(regret.numpy(), *map(np.array, figures))
 
 
@@ -126,7 +126,7 @@ def with_optimizer(
 
     Args:
         make: Function from bounds and a seed to an optimizer.
-        at_once: Largest batch; None for the optimizer's own batches.
+        at_once: Points of a batch; None for the optimizer's own batches.
         designed: Whether it begins with the design that all methods share, or with its own points.
 
     Example:
@@ -149,7 +149,7 @@ def with_optimizer(
                 optimizer.tell(X, Y)
         while run.left:
             with run.clock:
-                suggestion = optimizer.ask(min(run.left, at_once or run.left))
+                suggestion = optimizer.ask(at_once) if at_once else optimizer.ask()
             Y = run.observe(suggestion.X)
             with run.clock:
                 optimizer.tell(suggestion, Y)

@@ -19,6 +19,8 @@ from benchmarks.problems import search
 from benchmarks.problems.bandits import load
 from benchmarks.problems.functions import FUNCTIONS, Problem
 from benchmarks.search_methods import METHODS
+from benchmarks.search_runs import with_optimizer
+from botorch_bkb import BBKB
 
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
@@ -148,6 +150,15 @@ def test_all_methods_begin_with_the_same_design_and_noise():
         assert run.regret.shape == run.recommended.shape == run.seconds.shape == (8,)
         assert (run.regret >= -1e-9).all() and (np.diff(run.seconds) >= 0).all()
     assert torch.equal(problem.noises(5, 3), problem.noises(9, 3)[:5])
+
+
+def test_a_batch_beyond_the_budget_leaves_no_trace():
+    problem = search.SearchProblem("Branin2")
+    batches = with_optimizer(lambda bounds, seed: BBKB(bounds=bounds, seed=seed), at_once=None)
+    long, short = (batches(problem, 0, budget) for budget in (14, 9))
+    assert short.regret.shape == short.recommended.shape == short.seconds.shape == (9,)
+    np.testing.assert_array_equal(short.regret, long.regret[:9])
+    np.testing.assert_array_equal(short.recommended, long.recommended[:9])
 
 
 def test_ratios_of_paired_runs_count_every_problem_the_same():

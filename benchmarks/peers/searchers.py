@@ -155,7 +155,7 @@ def ennbo(run: Run) -> None:
 def cma_es(run: Run) -> None:
     r"""Play CMA-ES of the package ``cma`` from the best point of the design.
 
-    It restarts from a random point when it stops. Its recommendation is its mean.
+    It restarts from a random point when it stops.
     """
     import cma
 
