@@ -13,7 +13,7 @@ from benchmarks.report import Options, Report
 STUDIES = (
     "variance", "bbkb", "adabkb", "compressed", "scaling", "trade-off", "realistic",
     "model", "arms", "continuous", "service", "theorems", "widths", "few-batches", "drift",
-    "caps", "fits",
+    "caps", "fits", "search",
 )  # fmt: skip
 
 
@@ -38,12 +38,18 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, help="number of seeds; each study has a default")
     parser.add_argument("--workers", type=int, default=2, help="processes of one thread each")
     parser.add_argument("--cache", type=Path, help="folder of finished runs, to resume a study")
+    parser.add_argument("--half", choices=("choose", "report"), help="half of the study `search`")
+    parser.add_argument("--only", nargs="+", help="methods of the study `search`; others are left")
     args = parser.parse_args(argv)
     if args.name is None:
         return print(listing())
     module = study(args.name)
+    if (args.half or args.only) and args.name != "search":
+        parser.error(f"--half and --only are for the study search, got {args.name}")
     seeds = args.seeds or (min(2, module.SEEDS) if args.quick else module.SEEDS)
-    options = Options(args.quick, seeds, args.workers, args.data, args.out, args.cache)
+    folders = (args.data, args.out, args.cache)
+    only = tuple(args.only or ())
+    options = Options(args.quick, seeds, args.workers, *folders, half=args.half, only=only)
     warnings.simplefilter("ignore")
     try:
         report = Report(args.name, module.COLUMNS, options)

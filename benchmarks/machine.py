@@ -22,7 +22,7 @@ import botorch_bkb
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
-PACKAGES = ("torch", "gpytorch", "botorch", "scikit-learn", "optuna", "ax-platform")
+PACKAGES = ("torch", "gpytorch", "botorch", "scikit-learn", "optuna", "ax-platform", "ennbo", "cma")
 
 
 def circumstances(seeds: int) -> list[str]:

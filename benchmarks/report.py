@@ -26,6 +26,8 @@ class Options:
         data: Folder with the tables that some studies need.
         out: Folder for the CSV file and the plots; without it figures are only printed.
         cache: Folder of finished runs, from which an interrupted study resumes.
+        half: Half of the problems to run, in studies with two halves; None for both.
+        only: Methods to run, in studies that can leave methods out; empty for all.
     """
 
     quick: bool = False
@@ -34,6 +36,8 @@ class Options:
     data: Path | None = None
     out: Path | None = None
     cache: Path | None = None
+    half: str | None = None
+    only: tuple[str, ...] = ()
 
 
 class Report:
