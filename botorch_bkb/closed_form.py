@@ -156,26 +156,34 @@ class Evaluation(NamedTuple):
         r"""Return the gradient of ``<G, K>`` with respect to the second inputs."""
         return self._replace(a=self.b, b=self.a, psi=self.psi.mT).pull_inputs(G.mT)
 
-    def pull_hyperparameters(self, G: Tensor) -> tuple[Tensor, ...]:
-        r"""Return the gradients of ``<G, K>`` with respect to the hyperparameters."""
+    def pull_hyperparameters(self, G: Tensor, overwrite: bool = False) -> tuple[Tensor, ...]:
+        r"""Return the gradients of ``<G, K>`` with respect to the hyperparameters.
+
+        Args:
+            G: ``batch x n x m``.
+            overwrite: Whether ``G`` may be overwritten, which saves memory.
+        """
         weights, *scales = self.values
+        # Not a dot product of two flat tensors: batches stay apart.
+        total = torch.linalg.vecdot(G.flatten(-2), self.matrix.flatten(-2)) if scales else None
         if self.profile == LINEAR:
             scale = _product(self.values[1:])
             outer = (self.a * ((G if scale is None else G * scale) @ self.b)).sum(-2, keepdim=True)
         else:
-            outer = self._squares(G * self.psi) / weights.double()
+            H = G.mul_(self.psi) if overwrite else G * self.psi
+            outer = self._squares(H) / weights.double()
         first = outer.sum_to_size(weights.shape).to(weights.dtype)
-        if not scales:
+        if total is None:
             return (first,)
-        # Not a dot product of two flat tensors: batches stay apart.
-        total = torch.linalg.vecdot(G.flatten(-2), self.matrix.flatten(-2))
         return first, *((total / s.double()).sum_to_size(s.shape).to(s.dtype) for s in scales)
 
     def _squares(self, H: Tensor) -> Tensor:
         r"""Compute ``sum_ij H_ij (a_ik - b_jk)^2`` for each ``k``, ``batch x 1 x d``."""
-        a, b = self.a, self.b
-        rows, columns = H.sum(-1, keepdim=True), H.sum(-2, keepdim=True)
-        return (a * (a * rows - 2 * (H @ b))).sum(-2, keepdim=True) + columns @ b.square()
+        a, b, d = self.a, self.b, self.b.shape[-1]
+        powers = torch.cat([b, b.square(), torch.ones_like(b[..., :1])], -1)
+        products = H @ powers  # one pass over ``H``
+        first, second, rows = products[..., :d], products[..., d:-1], products[..., -1:]
+        return (a * (a * rows - 2 * first) + second).sum(-2, keepdim=True)
 
 
 class _Matrix(torch.autograd.Function):
@@ -266,7 +274,7 @@ def _smooth(profile: str | float, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]
     r"""Return ``phi`` and ``psi`` of the other stationary kernels, without the scale."""
     half = _minus_half_squares(a, b)
     if profile == RBF:
-        value = half.exp()  # rounding may make it slightly larger than one
+        value = half.exp_()  # rounding may make it slightly larger than one
         return value, value
     assert isinstance(profile, float)
     q = (-4 * profile * half).clamp_min(1e-30).sqrt()  # the slope of a root at zero is infinite

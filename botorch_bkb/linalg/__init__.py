@@ -36,7 +36,7 @@ from botorch_bkb.linalg.cholesky import (
     solve_vector,
 )
 from botorch_bkb.linalg.conditional import Conditional, cat_rows
-from botorch_bkb.linalg.evidence import SparseEvidence, embed, exact_evidence
+from botorch_bkb.linalg.evidence import RowGradients, SparseEvidence, embed, exact_evidence
 from botorch_bkb.linalg.factor import DTCFactor, Embedding, gram, information, log_evidence
 from botorch_bkb.linalg.sliding import Extension, Observed, SlidingFactor
 from botorch_bkb.linalg.threshold import grow_root, scan_informative
@@ -49,6 +49,7 @@ __all__ = [
     "Extension",
     "KernelNotPSDError",
     "Observed",
+    "RowGradients",
     "SlidingFactor",
     "SparseEvidence",
     "cat_rows",

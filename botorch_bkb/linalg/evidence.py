@@ -38,16 +38,12 @@ from botorch_bkb.linalg.cholesky import solve_rows, solve_vector
 from botorch_bkb.linalg.factor import information
 
 LOG_2_PI = math.log(2 * math.pi)
-#: Number of rows from which products are faster than triangular solves.
-MANY_ROWS = 256
-#: Number of coordinates up to which a triangular matrix is inverted.
-FEW_COORDINATES = 128
 
 
 class RowGradients(NamedTuple):
     r"""The derivatives of the log evidence with respect to a block of rows."""
 
-    kernel: Tensor  #: ``batch x n x m``, ``G_XS``
+    kernel: Tensor  #: ``batch x n x m``, ``G_XS``; the next block may overwrite it
     targets: Tensor  #: ``batch x n``
     noise: Tensor  #: ``batch x n``
 
@@ -107,6 +103,7 @@ class SparseEvidence:
     def __post_init__(self) -> None:
         self.gram: Tensor | None = None
         self.num_rows = 0
+        self._memory: Tensor | None = None  # of the derivatives of a block
 
     def add(self, Z: Tensor, targets: Tensor, noise: Tensor) -> None:
         r"""Add a block of rows.
@@ -125,8 +122,7 @@ class SparseEvidence:
             )
             self.scalar = torch.zeros_like(scalar)
         self.scalar = self.scalar + scalar
-        if targets.dim() == 1 and noise.stride(-1) == 0:
-            # The same for all rows: no weighted copy of ``Z`` is needed.
+        if _is_common(noise):  # no weighted copy of ``Z`` is needed
             weight = 1 / float(noise[0])
             self.gram.addmm_(Z.mT, Z, alpha=weight)
             self.rhs.addmv_(Z.mT, targets, alpha=weight)
@@ -154,8 +150,9 @@ class SparseEvidence:
         r"""Compute the ``m x m`` matrices that the derivatives need, after :meth:`value`."""
         self._inverse = torch.cholesky_inverse(self._info_root)
         self._u = (self._inverse @ self.rhs.unsqueeze(-1)).squeeze(-1)
-        middle = self._inverse - self._eye() if self.trace_term else self._inverse
-        self._slope, self._weights = self._pulled(middle), self._pulled(self._u.unsqueeze(-2))
+        self._middle = self._inverse - self._eye() if self.trace_term else self._inverse
+        self._slope = self._pulled(self._middle)
+        self._weights = self._pulled(self._u.unsqueeze(-2))
 
     def _pulled(self, rows: Tensor) -> Tensor:
         r"""Return ``rows L^{-1}``."""
@@ -166,7 +163,9 @@ class SparseEvidence:
     def rows(self, Z: Tensor, K: Tensor, targets: Tensor, noise: Tensor) -> RowGradients:
         r"""Return the derivatives with respect to a block of rows, after :meth:`prepare`.
 
-        The derivative with respect to the noise lacks ``k(x,x)`` of the trace term.
+        The derivative with respect to the noise lacks ``k(x,x)`` of the trace term. If all rows
+        have one noise variance (a tensor expanded to ``n``), only the sum over all rows has a
+        meaning, and a part of it is spread evenly.
 
         Args:
             Z: ``batch x n x m`` coordinates.
@@ -175,11 +174,27 @@ class SparseEvidence:
             noise: ``batch x n``.
         """
         a = (targets - (Z @ self._u.unsqueeze(-1)).squeeze(-1)) / noise
+        if _is_common(noise):
+            return self._rows_of_common_noise(Z, a, noise)
         spread = Z @ self._slope
         explained = torch.linalg.vecdot(spread, K) / noise.square()  # z'A^{-1}z / noise^2
         slope = 0.5 * (a.square() - noise.reciprocal() + explained)
         spread.mul_(-noise.reciprocal().unsqueeze(-1))
         return RowGradients(spread.addcmul_(a.unsqueeze(-1), self._weights), -a, slope)
+
+    def _rows_of_common_noise(self, Z: Tensor, a: Tensor, noise: Tensor) -> RowGradients:
+        r"""Return the derivatives without a pass over the rows for the noise.
+
+        ``sum_i z_i'A^{-1}z_i`` is the trace of ``A^{-1} Z'Z``.
+        """
+        assert self.gram is not None
+        weight = 1 / float(noise[0])
+        explained = weight * (self._middle * self.gram).sum() / self.num_rows
+        slope = 0.5 * (a.square() - weight + explained)
+        if self._memory is None or self._memory.shape != Z.shape:
+            self._memory = Z.new_empty(Z.shape)  # not transposed, as Z is
+        torch.mm(Z, -weight * self._slope, out=self._memory)
+        return RowGradients(self._memory.addr_(a, self._weights.squeeze(-2)), -a, slope)
 
     def dictionary(self) -> Tensor:
         r"""Return the derivative with respect to ``K_SS``, ``batch x m x m``."""
@@ -193,9 +208,6 @@ class SparseEvidence:
 def embed(root: Tensor | None, K: Tensor) -> Tensor:
     r"""Return the coordinates ``K L^{-T}`` of rows, or ``K`` itself without a factor.
 
-    Many rows are embedded by halves of the coordinates, recursively. Products are then half of the
-    work, and they are faster than triangular solves.
-
     Args:
         root: ``L``, ``batch x m x m``, or None.
         K: ``batch x n x m``.
@@ -207,25 +219,12 @@ def embed(root: Tensor | None, K: Tensor) -> Tensor:
         tensor([[2., 0.],
                 [1., 1.]], dtype=torch.float64)
     """
-    if root is None:
-        return K
-    if K.dim() > 2 or root.dim() > 2 or K.shape[0] < MANY_ROWS:
-        return solve_rows(root, K)
-    Z = K.new_empty(K.shape[-1], K.shape[0])  # coordinates by rows, as LAPACK wants them
-    _solve_into(Z, root, K.mT)
-    return Z.mT
+    return K if root is None else solve_rows(root, K)
 
 
-def _solve_into(Z: Tensor, root: Tensor, rhs: Tensor) -> None:
-    r"""Write ``root^{-1} rhs`` into ``Z``."""
-    m = len(root)
-    if m <= FEW_COORDINATES:
-        torch.mm(torch.linalg.solve_triangular(root, _identity(root), upper=False), rhs, out=Z)
-        return
-    half = m // 2
-    _solve_into(Z[:half], root[:half, :half], rhs[:half])
-    rest = torch.addmm(rhs[half:], root[half:, :half], Z[:half], alpha=-1)
-    _solve_into(Z[half:], root[half:, half:], rest)
+def _is_common(noise: Tensor) -> bool:
+    r"""Return whether all rows have one noise variance."""
+    return noise.dim() == 1 and noise.stride(-1) == 0
 
 
 def _identity(like: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 from botorch_bkb.belief import chunks, kernel_matrix
 from botorch_bkb.closed_form import Evaluation, closed_form
 from botorch_bkb.features import FeatureKernel
-from botorch_bkb.linalg import SparseEvidence, embed, safe_cholesky
+from botorch_bkb.linalg import RowGradients, SparseEvidence, embed, safe_cholesky
 
 #: Number of kernel values in a block of rows, so that a block stays in the processor's cache.
 BLOCK = 2**18
@@ -36,7 +36,7 @@ class Block(NamedTuple):
     r"""Kernel values, and the map from their gradient to those of inputs and hyperparameters."""
 
     K: Tensor
-    pull: Callable[[Tensor], Gradients]
+    pull: Callable[[Tensor], Gradients]  #: may overwrite its argument
 
 
 class KernelBlocks(NamedTuple):
@@ -74,7 +74,7 @@ class KernelBlocks(NamedTuple):
 
         def pull(G: Tensor) -> Gradients:
             if not inputs:
-                return None, None, e.pull_hyperparameters(G)
+                return None, None, e.pull_hyperparameters(G, overwrite=True)
             both = (self._widened(e.pull_inputs(G), X), self._widened(e.pull_others(G), points))
             return *both, e.pull_hyperparameters(G)
 
@@ -172,26 +172,31 @@ class SparseLogEvidence:
             Z = self._coordinates[i] if self._coordinates else embed(self._root, block.K)
             yield rows, block, Z
 
-    def gradients(self, weight: Tensor) -> tuple[Any, ...]:
+    def gradients(self, weight: Tensor | None = None) -> tuple[Any, ...]:
         r"""Return the derivatives of the weighted evidence, after :meth:`value`.
 
         Args:
-            weight: ``batch`` weights.
+            weight: ``batch`` weights; 1 by default.
 
         Returns:
             The derivatives with respect to ``X``, ``points``, ``residual``, ``noise`` and each of
             ``tensors``. Those of inputs are None unless they are needed.
         """
         self._evidence.prepare()
-        outer, total = weight.unsqueeze(-1), _Total(len(self.tensors))
+        outer, total = None if weight is None else weight.unsqueeze(-1), _Total(len(self.tensors))
         inputs, residual, noise = [], [], []
         for rows, block, Z in self._kept():
             g = self._evidence.rows(Z, block.K, self.residual[..., rows], self.noise[..., rows])
-            inputs.append(total.add(block.pull(g.kernel.mul_(outer.unsqueeze(-1)))))
-            residual.append(g.targets * outer)
-            noise.append(g.noise * outer)
+            if outer is not None:
+                g = RowGradients(g.kernel * outer.unsqueeze(-1), g.targets * outer, g.noise * outer)
+            inputs.append(total.add(block.pull(g.kernel)))
+            residual.append(g.targets)
+            noise.append(g.noise)
         if self._square is not None:
-            first = total.add(self._square.pull(self._evidence.dictionary() * outer.unsqueeze(-1)))
+            by_square = self._evidence.dictionary()
+            if outer is not None:
+                by_square = by_square * outer.unsqueeze(-1)
+            first = total.add(self._square.pull(by_square))
             total.points = _sum(total.points, first)
         X = torch.cat([t for t in inputs if t is not None], -2) if self.inputs else None
         return X, total.points, torch.cat(residual, -1), torch.cat(noise, -1), *total.tensors

@@ -11,6 +11,7 @@ import math
 from functools import cached_property
 
 import numpy as np
+import torch
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from torch import Tensor
 
@@ -19,6 +20,8 @@ from botorch_bkb.closed_form import RBF
 Array = np.ndarray
 #: Number of squared differences that may be kept (16 MiB).
 MOST_DIFFERENCES = 2**21
+#: Number of observations from which torch's larger products are worth a call.
+MANY = 100
 
 
 class FewObservations:
@@ -78,9 +81,8 @@ class FewObservations:
             return None
         a, _ = dpotrs(root, residual, lower=1)
         logdet = 2 * np.log(root.diagonal()).sum()
-        inverse, _ = dpotri(root, lower=1, overwrite_c=1)
         value = -0.5 * (residual @ a + logdet + self.n * math.log(2 * math.pi))
-        G = 0.5 * (np.outer(a, a) - inverse)
+        G = _slope(root, a)
         weighted = (G * self._weights).ravel()
         first = (squares @ (weighted * psi)) * (scale * per_square) / lengths.ravel()
         slopes = [first.reshape(lengths.shape)]
@@ -97,12 +99,27 @@ class FewObservations:
     def _profile(self, half: Array) -> tuple[Array, Array]:
         r"""Return ``phi`` and ``psi`` for ``half = -r^2 / 2`` (:mod:`botorch_bkb.closed_form`)."""
         if self.profile == RBF:
-            value = np.exp(half)
+            value = _exp(half)
             return value, value
         assert isinstance(self.profile, float)
         q = np.sqrt(-4 * self.profile * half)
-        decay = np.exp(-q)
+        decay = _exp(-q)
         slope = (1 + q) * decay
         if self.profile == 1.5:
             return slope, 3 * decay
         return slope + np.square(q) / 3 * decay, 5 / 3 * slope
+
+
+def _exp(values: Array) -> Array:
+    r"""Return the exponential, by torch if there are many values."""
+    return np.exp(values) if len(values) < MANY**2 else torch.from_numpy(values).exp().numpy()
+
+
+def _slope(root: Array, a: Array) -> Array:
+    r"""Return ``(aa' - Sigma^{-1}) / 2``, whose lower triangle alone need be right."""
+    if len(a) < MANY:
+        inverse, _ = dpotri(root, lower=1, overwrite_c=1)
+        return 0.5 * (np.outer(a, a) - inverse)
+    inverse = torch.cholesky_inverse(torch.from_numpy(root)).mT  # symmetric, stored by columns
+    vector = torch.from_numpy(a)
+    return torch.addr(inverse, vector, vector, beta=-0.5, alpha=0.5).numpy()

@@ -115,6 +115,6 @@ class LogPosterior:
     def _sparse(self, kernel: list[Tensor], residual: Tensor, noise: Tensor) -> tuple[Any, ...]:
         assert self.points is not None
         evidence = SparseLogEvidence(self.blocks, kernel, self.X, self.points, residual, noise)
-        value, one = evidence.value(), residual.new_ones(())
-        _, _, targets, variances, *tensors = evidence.gradients(one)
+        value = evidence.value()
+        _, _, targets, variances, *tensors = evidence.gradients()
         return value, tensors, targets, variances
