@@ -15,6 +15,7 @@ from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import Hyperparameters
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.optimizers.tables import exchange_dictionary, moved, new_table
+from botorch_bkb.rows import appended
 from botorch_bkb.state.components import ModelState
 from botorch_bkb.state.state import State
 
@@ -89,10 +90,16 @@ class Updater:
         old, coins = state.history, state.dictionary.coins
         if not self.parts.dictionary.keeps_coins:
             return coins
+        first = len(old.rows)
+        new, later = history.num_observations - old.num_observations, history.counts[first:]
+        if int(later.sum()) == new and (not first or history.rows[first - 1] == old.rows[-1]):
+            return appended(coins, smallest_coins(later, self.generator))
         place = torch.searchsorted(history.rows, old.rows)
         pulls = history.counts.index_add(0, place, old.counts, alpha=-1)
         kept = torch.ones_like(pulls).index_copy(0, place, coins)
-        return torch.minimum(kept, smallest_coins(pulls, self.generator))
+        pulled = torch.nonzero(pulls).squeeze(-1)
+        drawn = smallest_coins(pulls[pulled], self.generator)
+        return kept.index_copy(0, pulled, torch.minimum(kept[pulled], drawn))
 
     def _draw(self, state: State, table: ArmTable) -> Tensor:
         r"""Draw rows of the next dictionary."""
