@@ -73,8 +73,10 @@ class History:
 
     def _followed_by(self, new: History) -> History:
         r"""Return this history and that of later rows, at the cost of these."""
-        fields = (appended(getattr(self, name), getattr(new, name)) for name in PER_ROW)
-        both = History(*fields, self.forgotten, self.lost)
+        rows, counts, weights, means, deviations = (
+            appended(getattr(self, name), getattr(new, name)) for name in PER_ROW
+        )
+        both = History(rows, counts, weights, means, deviations, self.forgotten, self.lost)
         # Counts are whole. So the number need not be summed again.
         both.__dict__["num_observations"] = self.num_observations + new.num_observations
         return both
