@@ -317,8 +317,7 @@ class ArmTable:
         """
         if len(rows) == 0:
             return
-        if self._settled is None and not self._has_features:  # with features nothing is drawn
-            self._settled = self.variance()
+        self._settle()
         rewards = rewards.double()
         weights = torch.ones_like(rewards) if weights is None else weights.double()
         self.log = self.log.followed_by(PullsObserved(rows, rewards, weights))
@@ -335,6 +334,15 @@ class ArmTable:
             settled = self._settled
             self._rebuild(self.dictionary)
             self._settled = settled
+        self._limit_waiting()
+
+    def _settle(self) -> None:
+        r"""Keep the variances before observations, by which the next dictionary is drawn."""
+        if self._settled is None and not self._has_features:  # with features nothing is drawn
+            self._settled = self.variance()
+
+    def _limit_waiting(self) -> None:
+        r"""Subtract waiting observations from all rows once they have many columns."""
         if sum(thin.shape[-1] for thin in self._waiting) > self._factor.slots:
             self._sweep(self._waiting_changes())
 
@@ -422,13 +430,18 @@ class ArmTable:
             return False
         leaving, joining = map(len, self._exchanged(dictionary))
         m, slots = len(self.dictionary), self._factor.slots
-        if self._changes >= CHANGES_BEFORE_REBUILD or leaving == m:
+        if self._is_worn or leaving == m:
             return True
         # A rebuild takes two triangular solves, and each point that changes two columns.
         waiting = sum(thin.shape[-1] for thin in self._waiting)
         thin = (waiting + 2 * leaving + 2 * joining) * slots
         new = int((~torch.isin(dictionary, self._spanned)).sum())
         return slots + new > self._Z.shape[-1] or thin > len(dictionary) ** 2
+
+    @property
+    def _is_worn(self) -> bool:
+        r"""Whether a rebuild is due to remove rounding errors."""
+        return self._changes >= CHANGES_BEFORE_REBUILD
 
     def _former(self, joining: Tensor) -> tuple[Tensor, Extension | None]:
         r"""Make all of ``joining`` former points, and return their positions among these."""
@@ -456,7 +469,11 @@ class ArmTable:
             border[:slots] += Z.mT @ weighted
             border[slots:] += new.mT @ weighted
             rhs += new.mT @ (self.sums[rows] / self.noise_var)
+            self._take_coordinates(rows, new)
         return border[:slots], border[slots:], rhs
+
+    def _take_coordinates(self, rows: Tensor | slice, new: Tensor) -> None:
+        r"""Take notice of new coordinates of some rows. Here a sweep will compute them again."""
 
     def _pulled_blocks(self) -> Iterator[Tensor | slice]:
         r"""Yield rows that include all pulled ones: those only, or all rows, without copies."""
@@ -497,7 +514,7 @@ class ArmTable:
         old = slots if extension is None else slots - len(extension.tail)
         # Columns whose squared products are summed with signs, and one column for the mean.
         signs = torch.cat([coef.new_empty(2, 0), *(change.signs for change in changes)], -1).mT
-        parts = [_padded(change.columns, slots) for change in changes] + [coef.unsqueeze(-1)]
+        parts = [padded(change.columns, slots) for change in changes] + [coef.unsqueeze(-1)]
         thin = torch.cat(parts, -1)
         first = thin[:old]
         if extension is not None:
@@ -604,7 +621,7 @@ def squares_in(Q: Tensor, z: Tensor) -> Tensor:
     return ((z @ Q) * z).sum(-1).clamp_min(0)
 
 
-def _padded(matrix: Tensor, rows: int) -> Tensor:
+def padded(matrix: Tensor, rows: int) -> Tensor:
     r"""Append zero rows to a matrix, for ``rows`` rows in all."""
     more = rows - len(matrix)
     return torch.nn.functional.pad(matrix, (0, 0, 0, more)) if more else matrix

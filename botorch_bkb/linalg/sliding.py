@@ -291,6 +291,36 @@ class SlidingFactor:
         self.gram = torch.cat([left, torch.cat([border, corner])], -1)
         self.rhs = torch.cat([self.rhs, rhs])
 
+    def widening(self, k: int) -> Tensor:
+        r"""Return ``T``, for which an extension adds ``|T'z|^2`` to ``z'A^{-1}z``.
+
+        Here ``A = I + G`` is the information of all coordinates, and ``z_old`` and ``A_old`` lack
+        the last ``k``. For any dictionary, ``quad(x) <= z'A^{-1}z``.
+
+        Args:
+            k: The number of points of the last extension.
+        """
+        eye = torch.eye(self.slots, dtype=self.gram.dtype, device=self.gram.device)
+        A, old = self.gram + eye, self.slots - k
+        explained = torch.cholesky_solve(A[:old, old:], torch.linalg.cholesky(A[:old, :old]))
+        schur = torch.linalg.cholesky(A[old:, old:] - A[old:, :old] @ explained)
+        return solve_rows(schur, torch.cat([explained, -eye[old:, old:]]))
+
+    def refresh(self) -> None:
+        r"""Compute everything anew from ``points`` and the sums, which have no rounding errors.
+
+        This takes ``O(m^3)`` and no pass over the rows. It may choose another basis ``N``.
+        """
+        m = len(self.active)
+        basis, R = torch.linalg.qr(self.L.mT, mode="complete")
+        own, self.N = basis[:, :m], basis[:, m:].contiguous()
+        self.M = torch.linalg.solve_triangular(R[:m], own.mT, upper=True).mT
+        eye = torch.eye(m, dtype=own.dtype, device=own.device)
+        root = torch.linalg.cholesky(own.mT @ self.gram @ own + eye)
+        half = solve_rows(root, own)
+        self.Q = half @ half.mT
+        self.log_determinant = _log_det(root)
+
     def information_root(self) -> Tensor:
         r"""Compute the lower factor ``R`` with ``RR' = (Q + NN')^{-1}``.
 

@@ -7,8 +7,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from botorch_bkb.arms import ArmTable
-from botorch_bkb.dictionaries import FourierFeatures, ObservedInputs, warn_capped
+from botorch_bkb.arms import ArmTable, WatchedTable
+from botorch_bkb.dictionaries import (
+    DictionaryRule,
+    FourierFeatures,
+    ObservedInputs,
+    RidgeLeverageSampling,
+    ScoreBounds,
+    warn_capped,
+)
 from botorch_bkb.dictionaries.scores import smallest_coins
 from botorch_bkb.features import approximated
 from botorch_bkb.models.history import History
@@ -108,9 +115,9 @@ class Updater:
             return rows[:0]
         rule = self.parts.dictionary_after(history.num_observations)
         noise = table.noise_var * history.counts / history.weights
-        scores = None
+        scores: Tensor | ScoreBounds | None = None
         if rule.joins_at_once or state.dictionary.num_unsolicited <= WARM_START:
-            scores = table.settled_variance(rows) / noise
+            scores = _scores(rule, table, rows, noise)
         inputs = ObservedInputs(
             table=table.X,
             rows=rows,
@@ -185,6 +192,23 @@ class Updater:
             afresh=self.parts.model.begins_afresh(model.fitted_at, history.num_observations),
         )
         return None if fitted is None else self.parts.believed(fitted)
+
+
+def _scores(
+    rule: DictionaryRule, table: ArmTable, rows: Tensor, noise: Tensor
+) -> Tensor | ScoreBounds:
+    r"""Return the scores before the last observations; bounds where these are cheaper.
+
+    Args:
+        rule: The rule that draws.
+        table: The belief.
+        rows: ``n`` rows.
+        noise: ``n`` noise variances of single observations.
+    """
+    if not (isinstance(table, WatchedTable) and type(rule) is RidgeLeverageSampling):
+        return table.settled_variance(rows) / noise
+    upper = table.settled_bounds(rows) / noise
+    return ScoreBounds(upper, lambda at: table.settled_variance(rows[at]) / noise[at])
 
 
 def without_negligible(state: State, table: ArmTable) -> State:
