@@ -65,6 +65,20 @@ class LowRankUpdate(NamedTuple):
         return signs.expand(2, self.columns.shape[-1])
 
 
+class KernelForm(NamedTuple):
+    r"""Means and variances of single points in terms of the kernel at a dictionary.
+
+    .. code-block:: text
+
+        mean(x) = k_S(x)'weights,     var(x) = k(x,x) - |y|^2 + y'Q y,     y = M'k_S(x)
+    """
+
+    rows: Tensor  #: the ``m`` rows of the dictionary
+    weights: Tensor  #: ``m``
+    M: Tensor  #: ``m x slots``
+    Q: Tensor  #: ``slots x slots``
+
+
 class ArmTable:
     r"""A table of inputs with the posterior means and variances of all its rows.
 
@@ -278,6 +292,15 @@ class ArmTable:
         except torch.linalg.LinAlgError:
             return None
         return Belief(self.X[self._spanned], factor)
+
+    @torch.no_grad()
+    def kernel_form(self) -> KernelForm:
+        r"""Return the posterior of single points in terms of the kernel, without further work.
+
+        :meth:`belief` takes ``O(m^3)``. A kernel with features has no such form.
+        """
+        factor = self._factor
+        return KernelForm(self.dictionary, factor.M @ self._coefficients(), factor.M, factor.Q)
 
     @property
     def inverse_information(self) -> Tensor:

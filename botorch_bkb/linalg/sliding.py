@@ -88,7 +88,8 @@ class SlidingFactor:
             dictionary: ``k(x, point) = row z(x)``.
         active: The ``m`` positions in ``points`` of the dictionary, whose rows ``L`` have
             ``LN = 0``.
-        M: ``slots x m``, the right inverse of ``L``: ``L M = I``, ``N'M = 0``.
+        M: ``m x slots``, the transposed right inverse of ``L``: ``L M' = I``, ``MN = 0``. So the
+            part of ``z(x)`` that the dictionary spans is ``M' k_S(x)``.
         N: ``slots x (slots - m)``, orthonormal basis of what only former points span.
         Q: ``slots x slots``, the inverse information.
         gram: ``slots x slots``, the sum ``G`` over the observations.
@@ -141,7 +142,7 @@ class SlidingFactor:
         factor = cls(
             points=L,
             active=torch.arange(len(L), device=L.device),
-            M=torch.linalg.solve_triangular(L, eye, upper=False),
+            M=torch.linalg.solve_triangular(L, eye, upper=False).mT.contiguous(),
             N=eye[:, :0],
             Q=torch.cholesky_inverse(root),
             gram=gram,
@@ -164,7 +165,7 @@ class SlidingFactor:
         factor, root = cls.build(
             torch.eye(len(gram), dtype=gram.dtype, device=gram.device), gram, rhs
         )
-        factor.active, factor.M = factor.active[:0], factor.M[:, :0]
+        factor.active, factor.M = factor.active[:0], factor.M[:0]
         return factor, root
 
     @property
@@ -216,19 +217,19 @@ class SlidingFactor:
         L = self.L
         stays = torch.ones(len(L), dtype=torch.bool, device=leaving.device)
         stays[leaving] = False
-        # L v is zero at the remaining points exactly for v in the span of these columns of M. One
+        # L v is zero at the remaining points exactly for v in the span of these rows of M. One
         # refinement step keeps them accurate for any condition number of L.
         unit = self.M.new_zeros(len(L), len(leaving))
         unit[leaving, torch.arange(len(leaving), device=leaving.device)] = 1
-        own = self.M[:, leaving]
-        own = own + self.M @ (unit - L @ own)
+        own = self.M[leaving].mT
+        own = own + self.M.mT @ (unit - L @ own)
         own = own - self.N @ (self.N.mT @ own)
         D = torch.linalg.qr(own / torch.linalg.vector_norm(own, dim=0)).Q
         Y = self.Q @ D
         C = torch.linalg.cholesky(D.mT @ Y)
         self.log_determinant += _log_det(C)
-        self.active, M = self.active[stays], self.M[:, stays]
-        self.M = M - D @ (D.mT @ M)
+        self.active, M = self.active[stays], self.M[stays]
+        self.M = torch.addmm(M, M @ D, D.mT, alpha=-1)
         self.N = torch.cat([self.N, D], -1)
         thin = solve_rows(C, Y)
         self.Q = torch.addmm(self.Q, thin, thin.mT, alpha=-1)
@@ -260,7 +261,8 @@ class SlidingFactor:
         p = points - (points @ D) @ D.mT
         corner = packed[:k].triu().mT
         inverse = torch.linalg.solve_triangular(corner, D, upper=False, left=False)
-        self.M = torch.cat([self.M - inverse @ (p @ self.M), inverse], -1)
+        M = torch.addmm(self.M, self.M @ p.mT, inverse.mT, alpha=-1)
+        self.M = torch.cat([M, inverse.mT])
         self.active = torch.cat([self.active, positions])
         border = self.gram @ D
         explained = self.Q @ border
@@ -284,7 +286,7 @@ class SlidingFactor:
         eye = torch.eye(k, dtype=rhs.dtype, device=rhs.device)
         pad = torch.nn.functional.pad
         self.points = torch.cat([pad(self.points, (0, k)), torch.cat([known.mT, tail], -1)])
-        self.M = pad(self.M, (0, 0, 0, k))
+        self.M = pad(self.M, (0, k))
         self.N = torch.block_diag(self.N, eye)
         self.Q = pad(self.Q, (0, k, 0, k))
         left = torch.cat([self.gram, border.mT])
@@ -314,7 +316,7 @@ class SlidingFactor:
         m = len(self.active)
         basis, R = torch.linalg.qr(self.L.mT, mode="complete")
         own, self.N = basis[:, :m], basis[:, m:].contiguous()
-        self.M = torch.linalg.solve_triangular(R[:m], own.mT, upper=True).mT
+        self.M = torch.linalg.solve_triangular(R[:m], own.mT, upper=True)
         eye = torch.eye(m, dtype=own.dtype, device=own.device)
         root = torch.linalg.cholesky(own.mT @ self.gram @ own + eye)
         half = solve_rows(root, own)
