@@ -2,8 +2,11 @@ r"""Large tables of inputs: lookup of equal rows, and appending without copies."
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 #: Odd 64-bit multipliers of the hash, one per mixing round.
 MIX = (-4658895280553007687, -7723592293110705685)
@@ -96,6 +99,46 @@ class GrowingRows:
         self._whole[name][n:end] = more
         self._used[name] = self._whole[name][:end]
         return self._used[name]
+
+
+@dataclass(eq=False)
+class Spare:
+    r"""A tensor with rows to spare, of which the first ones are used."""
+
+    whole: Tensor
+    used: int
+
+
+#: The tensors that :func:`appended` has returned, and what is behind their last row.
+_SPARE = WeakTensorKeyDictionary()
+
+
+def appended(rows: Tensor, more: Tensor) -> Tensor:
+    r"""Return ``rows`` with ``more`` appended; both stay unchanged, and few rows are copied.
+
+    The result has rows to spare behind its last one. The next append to it takes these, and copies
+    only the new rows. An append to an earlier result copies all rows, since those behind it are
+    taken. So states that share a history are values, as if everything had been copied.
+
+    Args:
+        rows: ``n x ...``, any tensor; the result of an earlier call makes it fast.
+        more: ``h x ...`` new rows.
+
+    Example:
+        >>> import torch
+        >>> first = appended(torch.zeros(2), torch.ones(1))
+        >>> appended(first, torch.ones(1)), appended(first, torch.zeros(1)), first
+        (tensor([0., 0., 1., 1.]), tensor([0., 0., 1., 0.]), tensor([0., 0., 1.]))
+    """
+    n, end = len(rows), len(rows) + len(more)
+    spare = _SPARE.get(rows)
+    if spare is None or spare.used != n or end > len(spare.whole):
+        spare = Spare(rows.new_empty(end + max(64, end // 8), *rows.shape[1:]), n)
+        spare.whole[:n] = rows
+    spare.whole[n:end] = more
+    spare.used, out = end, spare.whole[:end]
+    _SPARE[out] = spare
+    return out
 
 
 def take_rows(first: Tensor, more: Tensor, rows: Tensor) -> Tensor:

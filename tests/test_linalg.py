@@ -13,7 +13,6 @@ from botorch_bkb.linalg import (
     Conditional,
     DTCFactor,
     KernelNotPSDError,
-    Observed,
     SlidingFactor,
     extend_cholesky,
     information,
@@ -328,17 +327,17 @@ def test_features_are_solved_without_the_observed_rows():
     torch.manual_seed(0)
     Z, y = torch.randn(40, 7, dtype=torch.float64), torch.randn(40, dtype=torch.float64)
     noise = 0.01 + torch.rand(40, dtype=torch.float64)
-    factor, root = SlidingFactor.of_features(Observed(Z[:3], noise[:3], y[:3]))
+    factor, root = SlidingFactor.of_features(*information(Z[:3], y[:3], noise[:3]))
     A = (Z[:3].mT / noise[:3]) @ Z[:3] + torch.eye(7, dtype=torch.float64)
     torch.testing.assert_close(root @ root.mT, A)
     for rows in (slice(3, 4), slice(4, 30), slice(30, 40)):  # fewer and more than coordinates
         factor.observe(Z[rows], noise[rows], y[rows])
     A = (Z.mT / noise) @ Z + torch.eye(7, dtype=torch.float64)
     expected = torch.linalg.solve(A, Z.mT @ (y / noise))
-    torch.testing.assert_close(factor.coefficients(None), expected, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(factor.coefficients(), expected, atol=1e-12, rtol=1e-12)
     torch.testing.assert_close(factor.Q, torch.linalg.inv(A), atol=1e-12, rtol=1e-10)
     scores = (Z @ torch.linalg.inv(A) * Z).sum(-1) / noise
-    assert factor.effective_dimension == pytest.approx(float(scores.sum()), rel=1e-10)
+    assert factor.explained_dimension == pytest.approx(float(scores.sum()), rel=1e-10)
     assert factor.log_determinant == pytest.approx(float(A.logdet()), rel=1e-12)
     e = factor.as_dtc(expected).whitened(Z)
     torch.testing.assert_close(e.w.square().sum(-1) / noise, scores, atol=1e-10, rtol=1e-10)

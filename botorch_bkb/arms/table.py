@@ -14,6 +14,7 @@ Reference:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -30,7 +31,7 @@ from botorch_bkb.belief import (
     kernel_matrix,
 )
 from botorch_bkb.features import has_features
-from botorch_bkb.linalg import Extension, Observed, SlidingFactor, solve_rows
+from botorch_bkb.linalg import Extension, SlidingFactor, information, solve_rows
 from botorch_bkb.rows import GrowingRows
 
 #: Dictionary changes after which the table is rebuilt to remove accumulated rounding errors.
@@ -41,6 +42,8 @@ SPARE = 0.5
 LARGEST_PRECISION = 1e6
 #: Number of rows that are updated at a time.
 CHUNK = 8192
+#: Number of rows over which sums are formed at a time.
+BLOCK = 2048
 
 
 def squares(rows: Tensor) -> Tensor:
@@ -60,6 +63,20 @@ class LowRankUpdate(NamedTuple):
         r"""The signs of the columns for residual and quad, ``2 x k``."""
         signs = self.columns.new_tensor([[self.residual], [self.quad]])
         return signs.expand(2, self.columns.shape[-1])
+
+
+class KernelForm(NamedTuple):
+    r"""Means and variances of single points in terms of the kernel at a dictionary.
+
+    .. code-block:: text
+
+        mean(x) = k_S(x)'weights,     var(x) = k(x,x) - |y|^2 + y'Q y,     y = M'k_S(x)
+    """
+
+    rows: Tensor  #: the ``m`` rows of the dictionary
+    weights: Tensor  #: ``m``
+    M: Tensor  #: ``m x slots``
+    Q: Tensor  #: ``slots x slots``
 
 
 class ArmTable:
@@ -202,8 +219,7 @@ class ArmTable:
     @property
     def effective_dimension(self) -> float:
         r"""The effective dimension, ``sum_s tau(x_s)`` over the pulls."""
-        known = self._factor.effective_dimension
-        return float((self.counts * self.scores()).sum()) if known is None else known
+        return self._factor.explained_dimension + float(self.unexplained.sum())
 
     @property
     def log_determinant(self) -> float:
@@ -277,6 +293,15 @@ class ArmTable:
             return None
         return Belief(self.X[self._spanned], factor)
 
+    @torch.no_grad()
+    def kernel_form(self) -> KernelForm:
+        r"""Return the posterior of single points in terms of the kernel, without further work.
+
+        :meth:`belief` takes ``O(m^3)``. A kernel with features has no such form.
+        """
+        factor = self._factor
+        return KernelForm(self.dictionary, factor.M @ self._coefficients(), factor.M, factor.Q)
+
     @property
     def inverse_information(self) -> Tensor:
         r"""The inverse information ``Q``, ``slots x slots``."""
@@ -315,8 +340,7 @@ class ArmTable:
         """
         if len(rows) == 0:
             return
-        if self._settled is None and not self._has_features:  # with features nothing is drawn
-            self._settled = self.variance()
+        self._settle()
         rewards = rewards.double()
         weights = torch.ones_like(rewards) if weights is None else weights.double()
         self.log = self.log.followed_by(PullsObserved(rows, rewards, weights))
@@ -333,6 +357,15 @@ class ArmTable:
             settled = self._settled
             self._rebuild(self.dictionary)
             self._settled = settled
+        self._limit_waiting()
+
+    def _settle(self) -> None:
+        r"""Keep the variances before observations, by which the next dictionary is drawn."""
+        if self._settled is None and not self._has_features:  # with features nothing is drawn
+            self._settled = self.variance()
+
+    def _limit_waiting(self) -> None:
+        r"""Subtract waiting observations from all rows once they have many columns."""
         if sum(thin.shape[-1] for thin in self._waiting) > self._factor.slots:
             self._sweep(self._waiting_changes())
 
@@ -367,15 +400,15 @@ class ArmTable:
     def _slide(self, dictionary: Tensor) -> None:
         leaving, joining = self._exchanged(dictionary)
         changes = self._waiting_changes()
-        extension, observed = None, None
+        extension = None
         if len(leaving):
             D, thin = self._factor.drop(leaving)
             changes += [LowRankUpdate(D, residual=1), LowRankUpdate(thin, quad=-1)]
         if len(joining):
-            positions, extension, observed = self._former(joining)
-            D, thin = self._factor.bring_back(positions, observed)
+            positions, extension = self._former(joining)
+            D, thin = self._factor.bring_back(positions)
             changes += [LowRankUpdate(D, residual=-1), LowRankUpdate(thin, quad=1)]
-        self._sweep(changes, observed, extension)
+        self._sweep(changes, extension)
         self._read, self._settled, self.rebuilt = None, None, False
         self._changes += 1
 
@@ -420,7 +453,7 @@ class ArmTable:
             return False
         leaving, joining = map(len, self._exchanged(dictionary))
         m, slots = len(self.dictionary), self._factor.slots
-        if self._changes >= CHANGES_BEFORE_REBUILD or leaving == m:
+        if self._is_worn or leaving == m:
             return True
         # A rebuild takes two triangular solves, and each point that changes two columns.
         waiting = sum(thin.shape[-1] for thin in self._waiting)
@@ -428,25 +461,50 @@ class ArmTable:
         new = int((~torch.isin(dictionary, self._spanned)).sum())
         return slots + new > self._Z.shape[-1] or thin > len(dictionary) ** 2
 
-    def _former(self, joining: Tensor) -> tuple[Tensor, Extension | None, Observed]:
+    @property
+    def _is_worn(self) -> bool:
+        r"""Whether a rebuild is due to remove rounding errors."""
+        return self._changes >= CHANGES_BEFORE_REBUILD
+
+    def _former(self, joining: Tensor) -> tuple[Tensor, Extension | None]:
         r"""Make all of ``joining`` former points, and return their positions among these."""
-        observed = self._observed()
         known = (self._spanned == joining.unsqueeze(-1)).any(-1)
         if known.any() and not self._factor.can_return(self._positions(joining[known])):
             known = torch.zeros_like(known)  # all join as new points, with jitter
         new, extension = joining[~known], None
         if len(new):
-            points, rows = self.X[new], self.X[self._informative]
-            extension, more = self._factor.extend(
-                kernel_matrix(self.kernel, points),
-                self.coordinates(new).double(),
-                kernel_matrix(self.kernel, rows, points),
-                observed,
-                self.X.dtype,
-            )
-            observed = observed._replace(Z=torch.cat([observed.Z, more], -1))
+            points = self.X[new]
+            own, z = kernel_matrix(self.kernel, points), self.coordinates(new).double()
+            extension = Extension.of(own, z, self.X.dtype)
+            self._factor.extend(extension, *self._sums(extension, points))
             self._spanned = torch.cat([self._spanned, new])
-        return self._positions(joining), extension, observed
+        return self._positions(joining), extension
+
+    def _sums(self, extension: Extension, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        r"""Return the sums over the pulled rows that an extension by points needs."""
+        slots, k = extension.known.shape
+        border, rhs = extension.known.new_zeros(slots + k, k), extension.known.new_zeros(k)
+        for rows in self._pulled_blocks():
+            Z = self.coordinates(rows).double()
+            cross = kernel_matrix(self.kernel, self.X[rows], points)
+            new = extension.coordinates(cross, Z @ extension.known)
+            weighted = new * (self.counts[rows] / self.noise_var).unsqueeze(-1)
+            border[:slots] += Z.mT @ weighted
+            border[slots:] += new.mT @ weighted
+            rhs += new.mT @ (self.sums[rows] / self.noise_var)
+            self._take_coordinates(rows, new)
+        return border[:slots], border[slots:], rhs
+
+    def _take_coordinates(self, rows: Tensor | slice, new: Tensor) -> None:
+        r"""Take notice of new coordinates of some rows. Here a sweep will compute them again."""
+
+    def _pulled_blocks(self) -> Iterator[Tensor | slice]:
+        r"""Yield rows that include all pulled ones: those only, or all rows, without copies."""
+        pulled = self.pulled
+        if 2 * len(pulled) > len(self.X):
+            yield from chunks(len(self.X), BLOCK)
+        else:
+            yield from (pulled[block] for block in chunks(len(pulled), BLOCK))
 
     def _positions(self, rows: Tensor) -> Tensor:
         r"""Return the positions of rows among present and former points, the last of equals."""
@@ -455,26 +513,8 @@ class ArmTable:
     def _coefficients(self) -> Tensor:
         r"""Return ``coef`` with ``mean(x) = z(x)'coef``, cached until the next change."""
         if self._coef is None:
-            self._coef = self._new_coefficients()
+            self._coef = self._factor.coefficients()
         return self._coef
-
-    def _new_coefficients(self, observed: Observed | None = None) -> Tensor:
-        r"""Compute the coefficients from the observed rows; those of features need no rows."""
-        if observed is None and not self._has_features:
-            observed = self._observed()
-        return self._factor.coefficients(observed)
-
-    @property
-    def _informative(self) -> Tensor | slice:
-        r"""Rows that include all pulled ones: those only, or all rows, which need no copy."""
-        pulled = self.pulled
-        return slice(None) if 2 * len(pulled) > len(self.X) else pulled
-
-    def _observed(self) -> Observed:
-        rows = self._informative
-        counts = self.counts[rows]
-        means = torch.where(counts > 0, self.sums[rows] / counts, 0.0)
-        return Observed(self.coordinates(rows).double(), self.noise_var / counts, means)
 
     # ------------------------------------------------------------------ one pass over the rows
 
@@ -484,7 +524,6 @@ class ArmTable:
     def _sweep(
         self,
         changes: list[LowRankUpdate],
-        observed: Observed | None = None,
         extension: Extension | None = None,
     ) -> None:
         r"""Update every row with all changes, in one product with the coordinates."""
@@ -493,12 +532,12 @@ class ArmTable:
             self._coef = None
             self._embed_all()
             return
-        coef = self._coef = self._new_coefficients(observed)
+        coef = self._coef = self._factor.coefficients()
         slots = len(coef)
         old = slots if extension is None else slots - len(extension.tail)
         # Columns whose squared products are summed with signs, and one column for the mean.
         signs = torch.cat([coef.new_empty(2, 0), *(change.signs for change in changes)], -1).mT
-        parts = [_padded(change.columns, slots) for change in changes] + [coef.unsqueeze(-1)]
+        parts = [padded(change.columns, slots) for change in changes] + [coef.unsqueeze(-1)]
         thin = torch.cat(parts, -1)
         first = thin[:old]
         if extension is not None:
@@ -509,9 +548,8 @@ class ArmTable:
             product = (self._Z[block, :old] @ first).double()
             if extension is not None:
                 seen = product[:, thin.shape[-1] :]
-                new = solve_rows(
-                    extension.tail, kernel_matrix(self.kernel, self.X[block], points) - seen
-                )
+                cross = kernel_matrix(self.kernel, self.X[block], points)
+                new = extension.coordinates(cross, seen)
                 self._Z[block, old:slots] = new.to(self._Z)
                 product = torch.addmm(product[:, : thin.shape[-1]], new, thin[old:])
             self._mean[block] = product[:, -1]
@@ -538,21 +576,27 @@ class ArmTable:
     def _rebuild(self, dictionary: Tensor) -> None:
         r"""Embed every row, with ``A m`` kernel values and two products with ``m x m`` matrices."""
         dictionary = self._points_among(dictionary)
-        points, pulled = self.X[dictionary], self.pulled
+        points = self.X[dictionary]
         L = dictionary_root(self.kernel, points)
-        Z = coordinates(self.kernel, self.X[pulled], points, L)
-        counts = self.counts[pulled]
-        observed = Observed(Z, self.noise_var / counts, self.sums[pulled] / counts)
+        self._growing, self._Z = GrowingRows(), None  # freed before the new ones are allocated
+        spare = 0 if self._has_features else int(SPARE * len(L)) + 16
+        if self.keep:
+            self._Z = self.X.new_empty(len(self.X), len(L) + spare)
+        gram, rhs, stored = torch.zeros_like(L), torch.zeros_like(L[0]), self._Z is not None
+        for rows in self._pulled_blocks():
+            Z = coordinates(self.kernel, self.X[rows], points, L)
+            stored &= isinstance(rows, slice) and Z.dtype == self.X.dtype
+            if stored and self._Z is not None:
+                self._Z[rows, : len(L)] = Z
+            noise = torch.full_like(Z[:, 0], self.noise_var)
+            more = information(Z, self.sums[rows], noise, self.counts[rows])
+            gram, rhs = gram + more[0], rhs + more[1]
         if self._has_features:
-            self._factor, root = SlidingFactor.of_features(observed)
+            self._factor, root = SlidingFactor.of_features(gram, rhs)
         else:
-            self._factor, root = SlidingFactor.build(L, observed)
-        self._spanned, m = dictionary, len(L)
-        # The old coordinates are freed before the new ones are allocated.
-        self._growing, self._Z = GrowingRows(), None
-        spare = 0 if self._has_features else int(SPARE * m) + 16
-        self._Z = self.X.new_empty(len(self.X), m + spare) if self.keep else None
-        self._embed_all(root, observed)
+            self._factor, root = SlidingFactor.build(L, gram, rhs)
+        self._spanned = dictionary
+        self._embed_all(root, stored)
         self._read, self._coef, self._settled, self.rebuilt = None, None, None, True
         self._changes = 0
 
@@ -572,20 +616,25 @@ class ArmTable:
         r"""Return ``k(x,x) - |z(x)|^2``, without rounding errors where features explain all."""
         return torch.zeros_like(prior) if self._has_features else prior - squares(Z)
 
-    def _embed_all(self, root: Tensor | None = None, observed: Observed | None = None) -> None:
-        r"""Embed every row. ``root`` is the lower factor of the information, if it is known."""
+    def _embed_all(self, root: Tensor | None = None, stored: bool = False) -> None:
+        r"""Embed every row.
+
+        Args:
+            root: The lower factor of the information, if it is known.
+            stored: Whether the coordinates are stored already.
+        """
         if root is None:
             root = self._factor.information_root()
         empty = torch.empty_like
         self._residual, self._quad = empty(self._prior), empty(self._prior)
         self._mean = empty(self._prior)
-        coef = self._new_coefficients(observed)
+        coef = self._factor.coefficients()
         for block in chunks(len(self.X), CHUNK):
-            Z = self._embed(self.X[block])
+            Z = self.coordinates(block) if stored else self._embed(self.X[block])
             self._residual[block] = self._unexplained(self._prior[block], Z)
             self._quad[block] = squares(solve_rows(root, Z))
             self._mean[block] = Z @ coef
-            if self._Z is not None:
+            if self._Z is not None and not stored:
                 self._Z[block, : len(coef)] = Z.to(self._Z)
         self._waiting = []
 
@@ -595,7 +644,7 @@ def squares_in(Q: Tensor, z: Tensor) -> Tensor:
     return ((z @ Q) * z).sum(-1).clamp_min(0)
 
 
-def _padded(matrix: Tensor, rows: int) -> Tensor:
+def padded(matrix: Tensor, rows: int) -> Tensor:
     r"""Append zero rows to a matrix, for ``rows`` rows in all."""
     more = rows - len(matrix)
     return torch.nn.functional.pad(matrix, (0, 0, 0, more)) if more else matrix

@@ -32,7 +32,7 @@ from botorch_bkb.dictionaries.features import (
     RandomFeatures,
 )
 from botorch_bkb.dictionaries.leverage import RidgeLeverageSampling
-from botorch_bkb.dictionaries.observed import Draw, ObservedInputs
+from botorch_bkb.dictionaries.observed import Draw, ObservedInputs, ScoreBounds
 from botorch_bkb.dictionaries.pivoted import RandomlyPivotedCholesky
 from botorch_bkb.dictionaries.rule import (
     AllPoints,
@@ -63,6 +63,7 @@ __all__ = [
     "RandomFeatures",
     "RandomlyPivotedCholesky",
     "RidgeLeverageSampling",
+    "ScoreBounds",
     "as_rule",
     "capped",
     "covers",

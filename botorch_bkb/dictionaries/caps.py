@@ -72,7 +72,9 @@ def capped(
         max_size: The largest number of inputs to keep; None for no limit.
         probability: ``n`` probabilities of a single pull to be drawn; 1 by default.
     """
-    if max_size is None or len(drawn) <= max_size or not inputs.recur or inputs.scores is None:
+    if max_size is None or len(drawn) <= max_size or not inputs.recur:
+        return thinned(drawn, coins, max_size, probability)
+    if not isinstance(inputs.scores, Tensor):
         return thinned(drawn, coins, max_size, probability)
     kept = drawn[inputs.scores[drawn].topk(max_size).indices]
     return Draw(kept.sort().values, len(drawn))

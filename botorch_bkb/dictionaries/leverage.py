@@ -11,7 +11,7 @@ from torch import Tensor
 
 from botorch_bkb.confidence.regret import bkb_oversampling
 from botorch_bkb.dictionaries.caps import capped, thinned
-from botorch_bkb.dictionaries.observed import Draw, ObservedInputs
+from botorch_bkb.dictionaries.observed import Draw, ObservedInputs, ScoreBounds
 from botorch_bkb.dictionaries.rule import (
     Candidates,
     DictionaryRule,
@@ -38,7 +38,8 @@ class RidgeLeverageSampling(DictionaryRule):
 
     If no scores are given, the rule finds them by doubling. The exact scores of a random block of
     the data give a dictionary. With it twice as many inputs are scored, and so on. ``n`` inputs
-    cost ``O(n m^2)``, and no ``n x n`` matrix is built.
+    cost ``O(n m^2)``, and no ``n x n`` matrix is built. An optimizer doubles with an oversampling
+    of at least 4, and draws its dictionary by the scores of all inputs with its own.
 
     A draw that misses a direction makes the next scores too large, and with them the next draw. In
     the example below this happened with an oversampling of 2 for one seed in twelve (1,765 points
@@ -158,43 +159,55 @@ class RidgeLeverageSampling(DictionaryRule):
         return replace(self, oversampling=rate, horizon=horizon)
 
     def draw(self, inputs: ObservedInputs, generator: torch.Generator) -> Draw:
-        r"""Draw a dictionary by the scores before the last results, or from scratch."""
-        if inputs.scores is None:
-            return replace(self, oversampling=max(self.rate, FROM_SCRATCH))._from_scratch(
-                inputs, generator
-            )
+        r"""Draw a dictionary by the scores before the last results, or by those of doubling."""
+        scores = inputs.scores
+        if scores is None:
+            scout = replace(self, oversampling=max(self.rate, FROM_SCRATCH))
+            candidates = Candidates(inputs.X, inputs.kernel, inputs.noise, None, inputs.counts)
+            scores = largest_over_batch(scout.scores_by_doubling(candidates, generator))
         coins = inputs.coins if self.coupled else smallest_coins(inputs.counts, generator)
-        drawn = self.drawn(inputs.scores, coins, inputs.newest)
-        return capped(drawn, inputs, coins, self.max_size, self._probability(inputs.scores))
-
-    def _from_scratch(self, inputs: ObservedInputs, generator: torch.Generator) -> Draw:
-        return super().draw(inputs, generator)
+        if isinstance(scores, ScoreBounds):
+            scores = scores.where(coins < self._probability(scores.upper))
+        drawn = self.drawn(scores, coins, inputs.newest)
+        return capped(drawn, inputs, coins, self.max_size, self._probability(scores))
 
     def _select(self, inputs: Candidates, generator: torch.Generator | None) -> Tensor:
         return self.choose(inputs, generator).positions
 
     def choose(self, inputs: Candidates, generator: torch.Generator | None = None) -> Draw:
         r"""Draw by the scores that are given or by its own, and return the number drawn."""
-        X, kernel, noise, scores, counts = inputs
+        X, scores = inputs.X, inputs.scores
         generator = generator or self.generator
+        if scores is None:
+            scores = self.scores_by_doubling(inputs, generator)
+        everything = torch.arange(X.shape[-2], device=X.device)
+        return self._draw(X, everything, scores, inputs.counts, generator)
+
+    def scores_by_doubling(
+        self, inputs: Candidates, generator: torch.Generator | None = None
+    ) -> Tensor:
+        r"""Return leverage scores of all inputs, ``batch x n``, by a dictionary drawn among half.
+
+        Args:
+            inputs: The inputs; their scores are not used.
+            generator: Source of randomness; torch's global one by default.
+        """
+        X, kernel, noise, _, counts = inputs
         n = X.shape[-2]
-        everything = torch.arange(n, device=X.device)
-        if scores is not None:
-            return self._draw(X, everything, scores, counts, generator)
         order = torch.randperm(n, generator=generator, device=device_of(generator)).to(X.device)
-        size = min(self.first_block, n)
-        chosen = order[:size]
-        while True:
-            seen = everything if size == n else order[:size]
+        sizes = [n]
+        while sizes[0] > self.first_block:
+            sizes.insert(0, (sizes[0] + 1) // 2)
+        chosen = order[: sizes[0]]
+        for size in sizes:
+            seen = torch.arange(n, device=X.device) if size == n else order[:size]
             weight = None if counts is None else counts[seen]
             scores = data_leverage(
                 kernel, X[..., chosen, :], X[..., seen, :], noise[..., seen], weight
             )
-            draw = self._draw(X, seen, scores, weight, generator)
-            if size == n:
-                return draw
-            chosen = draw.positions
-            size = min(2 * size, n)
+            if size < n:
+                chosen = self._draw(X, seen, scores, weight, generator).positions
+        return scores
 
     def _draw(self, X, candidates, scores, counts, generator):
         scores = largest_over_batch(scores)

@@ -160,7 +160,8 @@ class DictionaryRule(InducingPointAllocator):
             generator: The optimizer's source of randomness.
         """
         X, kernel, noise = inputs.X, inputs.kernel, inputs.noise
-        return self.choose(Candidates(X, kernel, noise, inputs.scores, inputs.counts), generator)
+        scores = inputs.scores if isinstance(inputs.scores, Tensor) else None
+        return self.choose(Candidates(X, kernel, noise, scores, inputs.counts), generator)
 
     def select(
         self,

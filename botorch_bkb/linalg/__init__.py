@@ -38,7 +38,7 @@ from botorch_bkb.linalg.cholesky import (
 from botorch_bkb.linalg.conditional import Conditional, cat_rows
 from botorch_bkb.linalg.evidence import RowGradients, SparseEvidence, embed, exact_evidence
 from botorch_bkb.linalg.factor import DTCFactor, Embedding, gram, information, log_evidence
-from botorch_bkb.linalg.sliding import Extension, Observed, SlidingFactor
+from botorch_bkb.linalg.sliding import Extension, SlidingFactor
 from botorch_bkb.linalg.threshold import grow_root, scan_informative
 from botorch_bkb.linalg.tree import map_tensors
 
@@ -48,7 +48,6 @@ __all__ = [
     "Embedding",
     "Extension",
     "KernelNotPSDError",
-    "Observed",
     "RowGradients",
     "SlidingFactor",
     "SparseEvidence",

@@ -12,7 +12,9 @@ inverse of the information ``I + Z_u' W Z_u`` on the span of the dictionary, so 
 
 No coordinates are rotated when points leave, and no kernel is evaluated when they return. The
 caller keeps the coordinates and multiplies them by thin matrices at each change. This module
-computes the thin matrices, in ``O(m^2)`` per point that changes:
+computes the thin matrices, in ``O(m^2)`` per point that changes. It keeps the sums ``G = Z_u' W
+Z_u`` and ``r``, so that only points that were never in the dictionary need a pass over the
+observations:
 
 .. code-block:: text
 
@@ -22,9 +24,10 @@ computes the thin matrices, in ``O(m^2)`` per point that changes:
                 T = Q D C^{-T},      CC' = D'Q D
                 residual' = residual + |D'z|^2,  quad' = quad - |T'z|^2,  Q' = Q - TT'
     bring back  D = basis of what the points span beyond the dictionary
-                T = (B - D) C^{-T},  CC' = I + D'Z_u' W Z_u D - B'Q^+ B,  B = Q Z_u' W Z_u D
+                T = (B - D) C^{-T},  CC' = I + D'GD - (GD)'B,    B = Q G D
                 residual' = residual - |D'z|^2,  quad' = quad + |T'z|^2,  Q' = Q + TT'
     extend s    z' = (z, zeta),      zeta = C^{-1} (k_s - Z_s z),         CC' = K_ss - Z_s Z_s'
+                G has the new columns Z_u' W zeta_u
 
 A point that was never in the dictionary joins in two steps. Extending the system makes it a
 former point, and then it is brought back. If rounding makes a matrix indefinite, its factorisation
@@ -49,19 +52,31 @@ REFINEMENTS = 2
 NEARLY_DEPENDENT = 1e-6
 
 
-class Observed(NamedTuple):
-    r"""The ``n`` distinct observed rows."""
-
-    Z: Tensor  #: ``n x slots`` coordinates
-    noise: Tensor  #: ``n`` noise variances of the mean rewards
-    rewards: Tensor  #: ``n`` mean rewards
-
-
 class Extension(NamedTuple):
     r"""The map from a row to its ``k`` new coordinates ``zeta = tail^{-1} (k_s - known' z)``."""
 
     known: Tensor  #: ``slots x k``, old coordinates of the new points
     tail: Tensor  #: ``k x k``, the lower factor ``C``
+
+    @classmethod
+    def of(cls, own: Tensor, z: Tensor, precision: torch.dtype) -> Extension:
+        r"""Return the extension by ``k`` points.
+
+        Args:
+            own: ``k x k`` kernel matrix of the new points.
+            z: ``k x slots`` coordinates of the new points.
+            precision: The dtype in which the kernel was computed.
+        """
+        return cls(z.mT, safe_cholesky(own - z @ z.mT, precision=precision, prior=own))
+
+    def coordinates(self, cross: Tensor, explained: Tensor) -> Tensor:
+        r"""Return the new coordinates of ``n`` rows, ``n x k``.
+
+        Args:
+            cross: ``n x k`` kernel matrix of the rows and the new points.
+            explained: ``n x k`` products of the rows' coordinates with ``known``.
+        """
+        return solve_rows(self.tail, cross - explained)
 
 
 @dataclass
@@ -73,25 +88,25 @@ class SlidingFactor:
             dictionary: ``k(x, point) = row z(x)``.
         active: The ``m`` positions in ``points`` of the dictionary, whose rows ``L`` have
             ``LN = 0``.
-        M: ``slots x m``, the right inverse of ``L``: ``L M = I``, ``N'M = 0``.
+        M: ``m x slots``, the transposed right inverse of ``L``: ``L M' = I``, ``MN = 0``. So the
+            part of ``z(x)`` that the dictionary spans is ``M' k_S(x)``.
         N: ``slots x (slots - m)``, orthonormal basis of what only former points span.
         Q: ``slots x slots``, the inverse information.
-        rhs: The vector ``r``, of length ``slots``.
+        gram: ``slots x slots``, the sum ``G`` over the observations.
+        rhs: The vector ``r``, of length ``slots``, a sum over the observations, too.
         log_determinant: ``log det`` of the information.
-        information: ``slots x slots``, the information itself where coordinates are features. They
-            never change, so that it is a sum over the observations. None for a dictionary.
 
     Example:
         The dictionary has two points, and the second is observed later:
 
         >>> import torch
-        >>> from botorch_bkb.linalg import Observed, SlidingFactor, safe_cholesky
+        >>> from botorch_bkb.linalg import SlidingFactor, information, safe_cholesky
         >>> K = torch.tensor([[1.0, 0.5], [0.5, 1.0]], dtype=torch.float64)
         >>> y, noise = torch.tensor([1.0, 2.0]).double(), torch.full((2,), 0.5).double()
         >>> Z = safe_cholesky(K)
-        >>> factor, _ = SlidingFactor.build(Z, Observed(Z[:1], noise[:1], y[:1]))
+        >>> factor, _ = SlidingFactor.build(Z, *information(Z[:1], y[:1], noise[:1]))
         >>> thin = factor.observe(Z[1:], noise[1:], y[1:])
-        >>> Z @ factor.coefficients(Observed(Z, noise, y))
+        >>> Z @ factor.coefficients()
         tensor([0.8750, 1.3750], dtype=torch.float64)
         >>> K @ torch.linalg.solve(K + noise.diag(), y)
         tensor([0.8750, 1.3750], dtype=torch.float64)
@@ -106,46 +121,51 @@ class SlidingFactor:
     M: Tensor
     N: Tensor
     Q: Tensor
+    gram: Tensor
     rhs: Tensor
     log_determinant: float
-    information: Tensor | None = None
 
     @classmethod
-    def build(cls, L: Tensor, observed: Observed) -> tuple[SlidingFactor, Tensor]:
-        r"""Build the sliding factor from the factor ``L`` of ``K_SS`` and the observed rows.
+    def build(cls, L: Tensor, gram: Tensor, rhs: Tensor) -> tuple[SlidingFactor, Tensor]:
+        r"""Build the sliding factor.
+
+        Args:
+            L: The factor of ``K_SS``.
+            gram: ``G``, a sum over the observed rows; see :func:`~botorch_bkb.linalg.information`.
+            rhs: ``r``, likewise.
 
         Returns:
             The sliding factor, and the lower factor of the information.
         """
-        Z, noise, rewards = observed
         eye = torch.eye(len(L), dtype=L.dtype, device=L.device)
-        root = psd_safe_cholesky(gram(Z, noise) + eye)
+        root = psd_safe_cholesky(gram + eye)
         factor = cls(
             points=L,
             active=torch.arange(len(L), device=L.device),
-            M=torch.linalg.solve_triangular(L, eye, upper=False),
+            M=torch.linalg.solve_triangular(L, eye, upper=False).mT.contiguous(),
             N=eye[:, :0],
             Q=torch.cholesky_inverse(root),
-            rhs=Z.mT @ (rewards / noise),
+            gram=gram,
+            rhs=rhs,
             log_determinant=_log_det(root),
         )
         return factor, root
 
     @classmethod
-    def of_features(cls, observed: Observed) -> tuple[SlidingFactor, Tensor]:
+    def of_features(cls, gram: Tensor, rhs: Tensor) -> tuple[SlidingFactor, Tensor]:
         r"""Build the sliding factor of features: coordinates that refer to no points.
 
         Args:
-            observed: The observed rows; ``Z`` holds their features.
+            gram: ``G``, a sum over the features of the observed rows.
+            rhs: ``r``, likewise.
 
         Returns:
             The sliding factor, and the lower factor of the information.
         """
-        Z, noise, _ = observed
-        eye = torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device)
-        factor, root = cls.build(eye, observed)
-        factor.active, factor.M = factor.active[:0], factor.M[:, :0]
-        factor.information = gram(Z, noise) + eye
+        factor, root = cls.build(
+            torch.eye(len(gram), dtype=gram.dtype, device=gram.device), gram, rhs
+        )
+        factor.active, factor.M = factor.active[:0], factor.M[:0]
         return factor, root
 
     @property
@@ -159,39 +179,29 @@ class SlidingFactor:
         return self.points[self.active]
 
     @property
-    def effective_dimension(self) -> float | None:
-        r"""``sum_s tau(x_s)`` over the observations if coordinates are features, else None.
+    def explained_dimension(self) -> float:
+        r"""``sum_s quad(x_s) / lambda`` over the observations, without a pass over these.
 
-        It is the trace of ``Q`` times the information of the data, without a pass over these.
+        It is the trace of ``QG``, and ``Q(I + G)`` is the projection onto what ``N`` does not span.
         """
-        return None if self.information is None else float((1 - self.Q.diagonal()).sum())
+        return self.slots - self.N.shape[-1] - float(self.Q.trace())
 
-    def coefficients(self, observed: Observed | None) -> Tensor:
+    def coefficients(self) -> Tensor:
         r"""Compute ``Q r``, where the mean is ``z(x)'Q r``.
 
-        The result is refined with the data, or with the information if it is kept. ``r`` grows with
-        counts over noise, and so does the effect of rounding errors in ``Q`` on the mean.
-
-        Args:
-            observed: The observed rows; not needed if the information is kept.
+        The result is refined with the sums over the observations. ``r`` grows with counts over
+        noise, and so does the effect of rounding errors in ``Q`` on the mean.
         """
         coef = self.Q @ self.rhs
-        if self.information is not None:
-            for _ in range(REFINEMENTS):
-                coef = coef + self.Q @ (self.rhs - self.information @ coef)
-            return coef
-        assert observed is not None
         for _ in range(REFINEMENTS):
-            missing = (observed.rewards - observed.Z @ coef) / observed.noise
-            rest = observed.Z.mT @ missing - coef
+            rest = self.rhs - coef - self.gram @ coef
             coef = coef + self.Q @ (rest - self.N @ (self.N.mT @ rest))
         return coef
 
     def observe(self, U: Tensor, noise: Tensor, rewards: Tensor) -> Tensor:
         r"""Add observations of ``b`` rows ``U`` with noise variances, and return ``T``."""
         self.rhs = self.rhs + U.mT @ (rewards / noise)
-        if self.information is not None:
-            self.information = self.information + gram(U, noise)
+        self.gram = self.gram + gram(U, noise)
         if len(U) > self.slots:  # ``slots`` rows carry the same information
             U = torch.linalg.qr(U / noise.sqrt().unsqueeze(-1)).R
             noise = torch.ones_like(U[:, 0])
@@ -207,19 +217,19 @@ class SlidingFactor:
         L = self.L
         stays = torch.ones(len(L), dtype=torch.bool, device=leaving.device)
         stays[leaving] = False
-        # L v is zero at the remaining points exactly for v in the span of these columns of M. One
+        # L v is zero at the remaining points exactly for v in the span of these rows of M. One
         # refinement step keeps them accurate for any condition number of L.
         unit = self.M.new_zeros(len(L), len(leaving))
         unit[leaving, torch.arange(len(leaving), device=leaving.device)] = 1
-        own = self.M[:, leaving]
-        own = own + self.M @ (unit - L @ own)
+        own = self.M[leaving].mT
+        own = own + self.M.mT @ (unit - L @ own)
         own = own - self.N @ (self.N.mT @ own)
         D = torch.linalg.qr(own / torch.linalg.vector_norm(own, dim=0)).Q
         Y = self.Q @ D
         C = torch.linalg.cholesky(D.mT @ Y)
         self.log_determinant += _log_det(C)
-        self.active, M = self.active[stays], self.M[:, stays]
-        self.M = M - D @ (D.mT @ M)
+        self.active, M = self.active[stays], self.M[stays]
+        self.M = torch.addmm(M, M @ D, D.mT, alpha=-1)
         self.N = torch.cat([self.N, D], -1)
         thin = solve_rows(C, Y)
         self.Q = torch.addmm(self.Q, thin, thin.mT, alpha=-1)
@@ -233,12 +243,11 @@ class SlidingFactor:
         beyond = torch.linalg.qr(self.N.mT @ points.mT).R.diagonal().abs()
         return bool((beyond > NEARLY_DEPENDENT * points.norm(dim=-1)).all())
 
-    def bring_back(self, positions: Tensor, observed: Observed) -> tuple[Tensor, Tensor]:
+    def bring_back(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         r"""Bring former points back into the dictionary.
 
         Args:
             positions: ``k`` positions in ``points``.
-            observed: The observed rows.
 
         Returns:
             ``D`` and ``T``.
@@ -252,45 +261,67 @@ class SlidingFactor:
         p = points - (points @ D) @ D.mT
         corner = packed[:k].triu().mT
         inverse = torch.linalg.solve_triangular(corner, D, upper=False, left=False)
-        self.M = torch.cat([self.M - inverse @ (p @ self.M), inverse], -1)
+        M = torch.addmm(self.M, self.M @ p.mT, inverse.mT, alpha=-1)
+        self.M = torch.cat([M, inverse.mT])
         self.active = torch.cat([self.active, positions])
-        new = observed.Z @ D
-        weighted = new / observed.noise.unsqueeze(-1)
-        border = observed.Z.mT @ weighted
+        border = self.gram @ D
         explained = self.Q @ border
-        eye = torch.eye(k, dtype=new.dtype, device=new.device)
-        schur = torch.linalg.cholesky(new.mT @ weighted + eye - border.mT @ explained)
+        eye = torch.eye(k, dtype=D.dtype, device=D.device)
+        schur = torch.linalg.cholesky(D.mT @ border + eye - border.mT @ explained)
         self.log_determinant += _log_det(schur)
         thin = solve_rows(schur, explained - D)
         self.Q = torch.addmm(self.Q, thin, thin.mT)
         return D, thin
 
-    def extend(
-        self, own: Tensor, z: Tensor, cross: Tensor, observed: Observed, precision: torch.dtype
-    ) -> tuple[Extension, Tensor]:
+    def extend(self, extension: Extension, border: Tensor, corner: Tensor, rhs: Tensor) -> None:
         r"""Extend the system by ``k`` points, as if they had been in the dictionary before.
 
         Args:
-            own: ``k x k`` kernel matrix of the new points.
-            z: ``k x slots`` coordinates of the new points.
-            cross: ``n x k`` kernel matrix of the observed rows and the new points.
-            observed: The observed rows.
-            precision: The dtype in which the kernel was computed.
-
-        Returns:
-            The extension, and the new coordinates of the observed rows, ``n x k``.
+            extension: The new points.
+            border: ``Z_u' W zeta_u``, ``slots x k``.
+            corner: ``zeta_u' W zeta_u``, ``k x k``.
+            rhs: ``zeta_u' W y_u``, ``k``.
         """
-        k = len(own)
-        tail = safe_cholesky(own - z @ z.mT, precision=precision, prior=own)
-        new = solve_rows(tail, cross - observed.Z @ z.mT)
-        eye = torch.eye(k, dtype=own.dtype, device=own.device)
+        (known, tail), k = extension, len(rhs)
+        eye = torch.eye(k, dtype=rhs.dtype, device=rhs.device)
         pad = torch.nn.functional.pad
-        self.points = torch.cat([pad(self.points, (0, k)), torch.cat([z, tail], -1)])
-        self.M = pad(self.M, (0, 0, 0, k))
+        self.points = torch.cat([pad(self.points, (0, k)), torch.cat([known.mT, tail], -1)])
+        self.M = pad(self.M, (0, k))
         self.N = torch.block_diag(self.N, eye)
         self.Q = pad(self.Q, (0, k, 0, k))
-        self.rhs = torch.cat([self.rhs, new.mT @ (observed.rewards / observed.noise)])
-        return Extension(z.mT, tail), new
+        left = torch.cat([self.gram, border.mT])
+        self.gram = torch.cat([left, torch.cat([border, corner])], -1)
+        self.rhs = torch.cat([self.rhs, rhs])
+
+    def widening(self, k: int) -> Tensor:
+        r"""Return ``T``, for which an extension adds ``|T'z|^2`` to ``z'A^{-1}z``.
+
+        Here ``A = I + G`` is the information of all coordinates, and ``z_old`` and ``A_old`` lack
+        the last ``k``. For any dictionary, ``quad(x) <= z'A^{-1}z``.
+
+        Args:
+            k: The number of points of the last extension.
+        """
+        eye = torch.eye(self.slots, dtype=self.gram.dtype, device=self.gram.device)
+        A, old = self.gram + eye, self.slots - k
+        explained = torch.cholesky_solve(A[:old, old:], torch.linalg.cholesky(A[:old, :old]))
+        schur = torch.linalg.cholesky(A[old:, old:] - A[old:, :old] @ explained)
+        return solve_rows(schur, torch.cat([explained, -eye[old:, old:]]))
+
+    def refresh(self) -> None:
+        r"""Compute everything anew from ``points`` and the sums, which have no rounding errors.
+
+        This takes ``O(m^3)`` and no pass over the rows. It may choose another basis ``N``.
+        """
+        m = len(self.active)
+        basis, R = torch.linalg.qr(self.L.mT, mode="complete")
+        own, self.N = basis[:, :m], basis[:, m:].contiguous()
+        self.M = torch.linalg.solve_triangular(R[:m], own.mT, upper=True)
+        eye = torch.eye(m, dtype=own.dtype, device=own.device)
+        root = torch.linalg.cholesky(own.mT @ self.gram @ own + eye)
+        half = solve_rows(root, own)
+        self.Q = half @ half.mT
+        self.log_determinant = _log_det(root)
 
     def information_root(self) -> Tensor:
         r"""Compute the lower factor ``R`` with ``RR' = (Q + NN')^{-1}``.

@@ -8,10 +8,15 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from botorch_bkb.rows import appended
 from botorch_bkb.units import RewardUnits
 
 #: The least weight. Smaller ones teach nothing, and those of zero would have no mean.
 LEAST_WEIGHT = 1e-200
+
+
+#: The fields with one entry per distinct row.
+PER_ROW = ("rows", "counts", "weights", "means", "deviations")
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,19 @@ class History:
         means = total(weights * rewards) / weight
         deviations = total(weights * (rewards - means[group]).square())
         new = History(distinct, total(torch.ones_like(weights)), weight, means, deviations)
+        if not len(self.rows) or bool(distinct[0] > self.rows[-1]):
+            return self._followed_by(new)
         return self._merged(new)
+
+    def _followed_by(self, new: History) -> History:
+        r"""Return this history and that of later rows, at the cost of these."""
+        rows, counts, weights, means, deviations = (
+            appended(getattr(self, name), getattr(new, name)) for name in PER_ROW
+        )
+        both = History(rows, counts, weights, means, deviations, self.forgotten, self.lost)
+        # Counts are whole. So the number need not be summed again.
+        both.__dict__["num_observations"] = self.num_observations + new.num_observations
+        return both
 
     def _merged(self, new: History) -> History:
         rows = torch.cat([self.rows, new.rows]).unique()

@@ -48,6 +48,8 @@ from botorch_bkb.validation import check_positive_integer
 BLOCK = 1024
 #: Changes of a table beyond which it is rebuilt with a short log.
 MOST_CHANGES = 512
+#: Rows of a table for each change of a longer log, since a rebuild passes over all rows.
+ROWS_PER_CHANGE = 32
 
 
 class Optimizer(OptimizerBase):
@@ -285,7 +287,7 @@ class Optimizer(OptimizerBase):
         size = q if self.parts.threshold.least_score is None else BLOCK
         for block in chunks(q, size):
             state, table = absorb(self._updater, state, table, results.part(block))
-        if len(table.log.changes) > MOST_CHANGES:
+        if len(table.log.changes) > max(MOST_CHANGES, len(table.X) // ROWS_PER_CHANGE):
             state, table = compacted(self.domain, state, table)
         self._commit(with_stage_completed(self.parts, state, table), table)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bkb.arms import ArmTable
-from botorch_bkb.domains import Domain
+from botorch_bkb.arms import ArmTable, WatchedTable
+from botorch_bkb.domains import Box, Domain
+from botorch_bkb.features import has_features
 from botorch_bkb.state.state import State
 
 
@@ -21,7 +23,8 @@ def build_table(domain: Domain, state: State) -> ArmTable:
     """
     X = _inputs(domain, state, state.table.num_rows)
     hyper, keep = state.hyper, domain.keep_coordinates
-    return ArmTable.from_log(X, hyper.kernel, hyper.noise_var, state.table, keep=keep)
+    kind = _kind(domain, hyper.kernel)
+    return kind.from_log(X, hyper.kernel, hyper.noise_var, state.table, keep=keep)
 
 
 def new_table(domain: Domain, state: State, dictionary: Tensor) -> ArmTable:
@@ -37,8 +40,14 @@ def new_table(domain: Domain, state: State, dictionary: Tensor) -> ArmTable:
     counts, sums = torch.zeros(2, len(X), dtype=torch.float64, device=X.device)
     counts[history.rows] = history.weights
     sums[history.rows] = history.weights * hyper.units.to_model(history.means)
-    keep = domain.keep_coordinates
-    return ArmTable(X, hyper.kernel, hyper.noise_var, dictionary, counts, sums, keep=keep)
+    keep, kind = domain.keep_coordinates, _kind(domain, hyper.kernel)
+    return kind(X, hyper.kernel, hyper.noise_var, dictionary, counts, sums, keep=keep)
+
+
+def _kind(domain: Domain, kernel: Kernel) -> type[ArmTable]:
+    r"""Return the kind of table: over a box few rows need to be current."""
+    is_watched = isinstance(domain, Box) and domain.keep_coordinates and not has_features(kernel)
+    return WatchedTable if is_watched else ArmTable
 
 
 def _inputs(domain: Domain, state: State, num_rows: int) -> Tensor:

@@ -64,7 +64,9 @@ def absorb(
     informative = is_informative(threshold.least_score, table, results)
     believed = results.part(informative) if threshold.discard else results
     state = with_norm_doubled(parts, state, table, results)
-    state = with_scores(parts, state, table, believed)
+    are_many = results.num_unsolicited > BLOCK  # for scores of their own
+    if not are_many:
+        state = with_scores(parts, state, table, believed)
     observations = state.observations.with_results(
         results, informative, threshold.discard, parts.model.retention
     )
@@ -90,7 +92,7 @@ def absorb(
         forgets, dictionary = parts.model.forgets, table.dictionary
         return state, new_table(parts.domain, state, dictionary) if forgets else table
     state, table = updater.update(state, table)
-    if results.num_unsolicited > BLOCK:  # too many for scores of their own
+    if are_many:
         state = replace(
             state, confidence=state.confidence.rescored(table.log_determinant, parts.alpha)
         )

@@ -7,14 +7,22 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from botorch_bkb.arms import ArmTable
-from botorch_bkb.dictionaries import FourierFeatures, ObservedInputs, warn_capped
+from botorch_bkb.arms import ArmTable, WatchedTable
+from botorch_bkb.dictionaries import (
+    DictionaryRule,
+    FourierFeatures,
+    ObservedInputs,
+    RidgeLeverageSampling,
+    ScoreBounds,
+    warn_capped,
+)
 from botorch_bkb.dictionaries.scores import smallest_coins
 from botorch_bkb.features import approximated
 from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import Hyperparameters
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.optimizers.tables import exchange_dictionary, moved, new_table
+from botorch_bkb.rows import appended
 from botorch_bkb.state.components import ModelState
 from botorch_bkb.state.state import State
 
@@ -91,10 +99,16 @@ class Updater:
         old, coins = state.history, state.dictionary.coins
         if not self.parts.dictionary.keeps_coins:
             return coins
+        first = len(old.rows)
+        new, later = history.num_observations - old.num_observations, history.counts[first:]
+        if int(later.sum()) == new and (not first or history.rows[first - 1] == old.rows[-1]):
+            return appended(coins, smallest_coins(later, self.generator))
         place = torch.searchsorted(history.rows, old.rows)
         pulls = history.counts.index_add(0, place, old.counts, alpha=-1)
         kept = torch.ones_like(pulls).index_copy(0, place, coins)
-        return torch.minimum(kept, smallest_coins(pulls, self.generator))
+        pulled = torch.nonzero(pulls).squeeze(-1)
+        drawn = smallest_coins(pulls[pulled], self.generator)
+        return kept.index_copy(0, pulled, torch.minimum(kept[pulled], drawn))
 
     def _draw(self, state: State, table: ArmTable) -> Tensor:
         r"""Draw rows of the next dictionary."""
@@ -103,9 +117,9 @@ class Updater:
             return rows[:0]
         rule = self.parts.dictionary_after(history.num_observations)
         noise = table.noise_var * history.counts / history.weights
-        scores = None
+        scores: Tensor | ScoreBounds | None = None
         if rule.joins_at_once or state.dictionary.num_unsolicited <= WARM_START:
-            scores = table.settled_variance(rows) / noise
+            scores = _scores(rule, table, rows, noise)
         inputs = ObservedInputs(
             table=table.X,
             rows=rows,
@@ -188,6 +202,23 @@ class Updater:
             afresh=self.parts.model.begins_afresh(model.fitted_at, history.num_observations),
         )
         return None if fitted is None else self.parts.believed(fitted)
+
+
+def _scores(
+    rule: DictionaryRule, table: ArmTable, rows: Tensor, noise: Tensor
+) -> Tensor | ScoreBounds:
+    r"""Return the scores before the last observations; bounds where these are cheaper.
+
+    Args:
+        rule: The rule that draws.
+        table: The belief.
+        rows: ``n`` rows.
+        noise: ``n`` noise variances of single observations.
+    """
+    if not (isinstance(table, WatchedTable) and type(rule) is RidgeLeverageSampling):
+        return table.settled_variance(rows) / noise
+    upper = table.settled_bounds(rows) / noise
+    return ScoreBounds(upper, lambda at: table.settled_variance(rows[at]) / noise[at])
 
 
 def without_negligible(state: State, table: ArmTable) -> State:

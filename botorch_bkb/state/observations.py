@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from botorch_bkb.models.history import LEAST_WEIGHT, History
-from botorch_bkb.rows import take_rows
+from botorch_bkb.rows import appended, take_rows
 
 
 class Results(NamedTuple):
@@ -105,7 +105,7 @@ class Observations:
 
     def with_rows(self, X: Tensor) -> Observations:
         r"""Return the observations with ``h x d`` more inputs, not yet observed."""
-        return replace(self, added=torch.cat([self.added, X])) if len(X) else self
+        return replace(self, added=appended(self.added, X)) if len(X) else self
 
     def with_skipped(self, change: int) -> Observations:
         r"""Return the observations with more skipped steps, or fewer if ``change`` is negative."""

@@ -80,7 +80,7 @@ class State:
         in_flight, model, batch = self.in_flight, self.model, self.in_flight.batch
         tree, stage = self.tree, self.in_flight.stage
         return {
-            "observations": {**by_name(self.observations), "history": by_name(self.history)},
+            "observations": {**saved(self.observations), "history": saved(self.history)},
             "in_flight": {
                 **by_name(in_flight),
                 "pending": [[id_, *point] for id_, point in in_flight.pending.items()],
@@ -97,7 +97,7 @@ class State:
                 "noise_known": model.noise_known,
                 "fitted_at": model.fitted_at,
             },
-            "dictionary": by_name(self.dictionary),
+            "dictionary": saved(self.dictionary),
             "confidence": by_name(self.confidence),
             "table": self.table.to_dict(),
             "random": self.random,
@@ -173,6 +173,17 @@ def restored_model(saved: dict[str, Any], kernel: Kernel) -> ModelState:
 def by_name(part: Any) -> dict[str, Any]:
     r"""Return the fields of a frozen part by name."""
     return {f.name: getattr(part, f.name) for f in fields(part)}
+
+
+def saved(part: Any) -> dict[str, Any]:
+    r"""Return the fields of a frozen part by name, and tensors without what is behind them.
+
+    A tensor that was appended to has rows to spare, which would be saved with it.
+    """
+    return {
+        name: value.clone() if isinstance(value, Tensor) else value
+        for name, value in by_name(part).items()
+    }
 
 
 def as_list(value: Any) -> Any:

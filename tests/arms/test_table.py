@@ -252,3 +252,17 @@ def test_the_belief_of_a_table_is_the_posterior_of_its_rows(noise):
         mean, var = table.belief().marginals(table.kernel, ZeroMean(), X)
         assert torch.allclose(mean, table.mean(), atol=1e-7)
         assert torch.allclose(var, table.variance(), atol=1e-7)
+
+
+def test_the_kernel_form_is_the_posterior_of_single_points():
+    table = make(m=14)
+    table.slide(torch.arange(3, 12))
+    table.observe(torch.tensor([4, 40]), torch.ones(2, dtype=torch.float64))
+    table.slide(torch.tensor([1, 5, 6, 7, 8, 9, 10, 11, 50]))
+    rows, weights, M, Q = table.kernel_form()
+    assert torch.equal(rows, table.dictionary)
+    k = rbf(table.X, table.X[rows])
+    y = k @ M
+    torch.testing.assert_close(k @ weights, table.mean(), atol=1e-8, rtol=0)
+    variance = 1 - y.square().sum(-1) + (y @ Q * y).sum(-1)
+    torch.testing.assert_close(variance, table.variance(), atol=1e-8, rtol=0)

@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 
-from botorch_bkb import BBKB, AdaBKB
+from botorch_bkb import BBKB, BKB, AdaBKB
+from botorch_bkb.arms import ArmTable, WatchedTable
 from botorch_bkb.domains import Arms
+from botorch_bkb.optimizers import tables
 from botorch_bkb.optimizers.tables import (
     build_table,
     compacted,
@@ -104,3 +107,18 @@ def test_moving_before_the_first_result():
     optimizer = BBKB(torch.rand(9, 2, dtype=torch.float64), seed=0)
     optimizer.set_arms(torch.rand(4, 2, dtype=torch.float64))
     assert optimizer.ask().indices.max() < 4
+
+
+def test_over_a_box_dictionaries_are_those_of_a_table_that_keeps_all_rows_current(monkeypatch):
+    def dictionaries(kind):
+        monkeypatch.setattr(tables, "_kind", lambda *_: kind)
+        bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+        optimizer = BKB(bounds=bounds, covar_module=RBFKernel().double(), noise_var=0.02, seed=3)
+        X = torch.rand(150, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        for x in X:  # points that another method chose
+            optimizer.tell(x.unsqueeze(0), [float((6 * x).sin().sum())])
+            yield optimizer.dictionary
+
+    ours, theirs = (list(dictionaries(kind)) for kind in (WatchedTable, ArmTable))
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert 10 < max(map(len, ours)) < 100
