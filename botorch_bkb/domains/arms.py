@@ -8,10 +8,12 @@ from functools import cached_property
 
 from torch import Tensor
 
+from botorch_bkb.designs import size_of_design
 from botorch_bkb.domains.domain import Domain
 from botorch_bkb.domains.reading import Points, check_arms, read_points
 from botorch_bkb.domains.suggestion import Suggestion
 from botorch_bkb.rows import RowIndex
+from botorch_bkb.validation import check_positive_integer
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +24,10 @@ class Arms(Domain):
         arms: An ``A x d`` tensor. Its dtype and device are used throughout.
         keep_coordinates: Whether the ``A x m`` coordinates of all arms are kept. Without them the
             memory is ``O(A)``, and a change of the dictionary costs ``O(A m^2)``.
+        num_initial: The number of arms of the initial design, which fill the space. By default
+            there is a design where hyperparameters are fitted, of ``2 d + 2`` arms, but at most 30.
+            Where they are given, the algorithms of the papers begin with a single arm.
+        max_replicates: How often an arm may be evaluated in all; None for any number.
 
     Example:
         >>> import torch
@@ -35,9 +41,13 @@ class Arms(Domain):
     arms: Tensor
     _: KW_ONLY
     keep_coordinates: bool = True
+    num_initial: int | None = None
+    max_replicates: int | None = None
 
     def __post_init__(self) -> None:
         check_arms(self.arms)
+        check_positive_integer("num_initial", self.num_initial)
+        check_positive_integer("max_replicates", self.max_replicates)
         # A copy: later changes of the user's tensor must not change the domain.
         object.__setattr__(self, "arms", self.arms.detach().clone())
 
@@ -50,6 +60,11 @@ class Arms(Domain):
     def index(self) -> RowIndex:
         r"""The arms, and what finds rows among them."""
         return RowIndex(self.arms)
+
+    def size_of_design(self, fits: bool) -> int:
+        r"""Return the number of arms of the initial design."""
+        size = self.num_initial or (size_of_design(self.dim) if fits else 0)
+        return min(size, len(self.arms))
 
     @property
     def default_width(self) -> float:

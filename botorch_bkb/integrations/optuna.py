@@ -138,7 +138,7 @@ class BKBSampler(BaseSampler):
             self._catch_up(study)
             assert self._optimizer is not None
             try:
-                suggestion = self._optimizer.ask(1)
+                suggestion = self._optimizer.ask(at_most=1)
             except BatchCompleteError:
                 return {}
             point = self._space.decode(suggestion.X[0])

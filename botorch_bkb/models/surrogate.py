@@ -16,6 +16,7 @@ from botorch.models.utils.gpytorch_modules import (
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from botorch_bkb.designs import size_of_design
 from botorch_bkb.models.fitting import fit_hyperparameters
 from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import Hyperparameters
@@ -184,7 +185,7 @@ class Surrogate:
         Args:
             dim: The number of input dimensions.
         """
-        return 2 * (dim + 1)
+        return size_of_design(dim)
 
     def next_fit(self, num_observations: int) -> int:
         r"""Return the number of observations at the fit that follows one to so many."""

@@ -17,7 +17,7 @@ from botorch.exceptions.errors import InputDataError, UnsupportedError
 from torch import Tensor
 
 from botorch_bkb.acquisition import Acquisition, as_acquisition
-from botorch_bkb.batches import Batch, BatchRule, OneAtATime
+from botorch_bkb.batches import Batch, BatchRule, OneAtATime, Request
 from botorch_bkb.batches.begin import begin_batch, highest_bound
 from botorch_bkb.belief import chunks
 from botorch_bkb.confidence import Confidence
@@ -26,7 +26,12 @@ from botorch_bkb.domains import Arms, Domain, Suggestion
 from botorch_bkb.domains.reading import check_arms, check_ratio, read_rewards, read_variances
 from botorch_bkb.models import Surrogate
 from botorch_bkb.optimizers.arguments import explains_unknown_arguments
-from botorch_bkb.optimizers.asking import suggest, with_new_rows
+from botorch_bkb.optimizers.asking import (
+    check_enough,
+    read_request,
+    suggest,
+    with_new_rows,
+)
 from botorch_bkb.optimizers.base import OptimizerBase
 from botorch_bkb.optimizers.elimination import (
     best_survivor,
@@ -42,7 +47,6 @@ from botorch_bkb.optimizers.tables import build_table, compacted, moved
 from botorch_bkb.optimizers.telling import absorb, with_known_noise
 from botorch_bkb.state.observations import Results
 from botorch_bkb.state.state import State
-from botorch_bkb.validation import check_positive_integer
 
 #: Results whose information is judged at a time.
 BLOCK = 1024
@@ -164,45 +168,107 @@ class Optimizer(OptimizerBase):
     # ------------------------------------------------------------------ ask
 
     @torch.no_grad()
-    def ask(self, n: int | None = None) -> Suggestion:
-        r"""Return the next points of the batch.
+    def ask(
+        self,
+        n: int | None = None,
+        *,
+        at_most: int | None = None,
+        distinct: bool | None = None,
+        exclude: Tensor | Sequence[int] = (),
+        context: Mapping[int, float] | None = None,
+    ) -> Suggestion:
+        r"""Return the next points: as many as the batch rule allows, or exactly ``n``.
 
-        Asking again without telling continues the same batch. After a tell a new batch begins, in
-        which points still pending count as picked.
+        Without arguments, asking again without telling continues the same batch. After a tell a new
+        batch begins, in which points still pending count as picked. With any argument but
+        ``at_most`` the points are a batch of their own, in which pending points count as picked.
+
+        Points beyond the batch rule are marked in ``suggestion.beyond``. Confidence bounds with a
+        guarantee lose it there. Over arms, and over a box in any case, a batch of ``n`` points is
+        conditioned exactly: a pick lowers all variances as its result will, also where the
+        dictionary explains nothing. Points that teach less than an information threshold are asked
+        all the same, and marked in ``suggestion.informative``.
 
         Args:
-            n: The number of points; the rest of the batch by default. The batch rule may allow
-                fewer.
+            n: The number of points, whatever the batch rule says. Before the first result, they are
+                the initial design.
+            at_most: The largest number of points, where the batch rule decides.
+            distinct: Whether no candidate is asked twice, or while it is pending. By default where
+                ``n`` is given.
+            exclude: Rows of the arms, or inputs, that are left out of this ask.
+            context: Coordinates of a box that are fixed for this ask, ``{i: value}``, in units of
+                the box.
 
         Raises:
-            BatchCompleteError: The batch is complete: tell results first.
+            BatchCompleteError: The batch is complete: tell results first, or pass ``n``.
+            OutOfCandidatesError: There are fewer candidates than ``n``, or none.
             ConvergedError: The next point would teach too little
                 (``on_uninformative="stop"``).
             FinishedError: All batches are complete (:class:`BatchedElimination`).
+
+        Example:
+            >>> import torch
+            >>> from botorch_bkb import BBKB
+            >>> optimizer = BBKB(torch.rand(500, 3, dtype=torch.float64), seed=0)
+            >>> plate = optimizer.ask(96)
+            >>> len(plate), len(plate.indices.unique())
+            (96, 96)
+            >>> box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+            >>> BBKB(bounds=box, seed=0).ask(3, context={1: 0.25}).X[:, 1].tolist()
+            [0.25, 0.25, 0.25]
         """
-        check_positive_integer("n", n)
+        request = read_request(self.parts, n, at_most, distinct, exclude, context)
         check_unfinished(self.parts, self._state)
-        state, batch = self._current_batch()
-        if batch.complete:
+        if request.n is None:
+            return self._ask(request)
+        before, parts = self._state, []
+        try:
+            while request.n:
+                parts.append(self._ask(request))
+                request = replace(request, n=request.n - len(parts[-1]))
+        except BaseException:  # nothing of it has happened
+            self._state, self._cached_table, self._cached_batch = before, None, None
+            raise
+        return parts[0] if len(parts) == 1 else Suggestion.joined(parts)
+
+    def _ask(self, request: Request) -> Suggestion:
+        r"""Return points of one batch: all that are wanted, or those of a design before them."""
+        state, batch = self._current_batch(request)
+        check_enough(self.domain, batch, request)
+        if batch.exhausted or (batch.complete and request.n is None):
             self._cached_table, self._cached_batch = batch.table, batch
-            raise BatchCompleteError(
-                f"The batch is complete: {len(state.in_flight.pending)} points wait for their "
-                "results. Tell some of them first (`pending` has them), then ask again."
-            )
-        start, added = len(batch.picks), len(batch.added)
-        while not batch.complete and (n is None or len(batch.picks) < start + n):
+            raise self._completed(batch, request)
+        start, added, beyond = len(batch.picks), len(batch.added), []
+        while not batch.exhausted and request.wants_more(len(beyond), batch.complete):
+            beyond.append(batch.complete)
             batch.pick()
         state = with_new_rows(state, batch, added)
         picks, threshold = batch.picks[start:], self.parts.threshold
-        skips = threshold.ends_batch and not batch.informative[-1]
+        skips = batch.ends_uninformed and not batch.informative[-1]
         if skips and threshold.on_uninformative == "stop":
             picks = picks[:-1]
             if not picks:
                 self._commit(state, batch.table)
                 raise self._convergence()
-        state, suggestion = suggest(self.domain, state, batch, start, picks, skips)
-        self._commit(state, batch.table, None if skips else batch)
+        ends = skips or not request.goes_on
+        state, suggestion = suggest(
+            self.domain, state, batch, start, picks, beyond, skips=skips, ends_batch=ends
+        )
+        self._commit(state, batch.table, None if ends else batch)
         return suggestion
+
+    def _completed(self, batch: Batch, request: Request) -> BatchCompleteError | InputDataError:
+        r"""Return the error that says why the batch has no further point."""
+        if request.n is not None:
+            return InputDataError(
+                f"The batch has {len(batch.picks)} of {request.n} further points: its size is "
+                "fixed. Call ask() for the rest of it, or ask(at_most=n)."
+            )
+        waiting = len(self._state.in_flight.pending)
+        return BatchCompleteError(
+            f"The batch is complete: {waiting} points wait for their results. Tell some of them "
+            "first (`pending` has them), then ask again. Or ask(n) for n points beyond the rule."
+        )
 
     def _convergence(self) -> BatchCompleteError | ConvergedError:
         r"""Return the error that says that nothing is left to ask: for now, or at all."""
@@ -214,8 +280,8 @@ class Optimizer(OptimizerBase):
             )
         return ConvergedError(Convergence(self.parts.threshold.epsilon, self.gap(), self.width_now))
 
-    def _current_batch(self) -> tuple[State, Batch]:
-        r"""Return the batch being asked, and the state that knows of it.
+    def _current_batch(self, request: Request) -> tuple[State, Batch]:
+        r"""Return the batch being asked, or one of its own, and the state that knows of it.
 
         The caches are emptied: picks may add rows to the table, and after an interrupt no table may
         be left that the state does not know of.
@@ -223,6 +289,8 @@ class Optimizer(OptimizerBase):
         if not self._state.dictionary.is_current:
             self._commit(*self._updater.update(self._state, self._take_table()))
         state = self._state
+        if not request.goes_on:
+            state = replace(state, in_flight=state.in_flight.without_batch())
         if state.in_flight.batch is None:
             width = self.parts.width_now(state, self._table())
             generator = self._generator
@@ -233,7 +301,7 @@ class Optimizer(OptimizerBase):
             self._state, self._cached_batch = state, None
         batch, self._cached_batch = self._cached_batch, None
         if batch is None:
-            context = self._context(state)
+            context = self._context(state, request)
             batch = begin_batch(self.domain, context)
             batch.follow(context.record.picks)
         self._cached_table = None

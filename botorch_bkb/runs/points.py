@@ -28,6 +28,7 @@ class Point(NamedTuple):
     arm: int | None  #: row in the arms; None over a box
     id: int  #: the optimizer's id; -1 if it expects no result
     batch: int  #: number of tells before the point was asked
+    beyond: bool = False  #: whether it lies beyond the batch rule
 
 
 class Reward(NamedTuple):
@@ -41,8 +42,10 @@ def points_of(suggestion: Suggestion, first: int, batch: int) -> list[Point]:
     r"""Return the points of a suggestion, numbered from ``first``."""
     arms = [None] * len(suggestion) if suggestion.indices is None else suggestion.indices.tolist()
     return [
-        Point(first + i, suggestion.X[i], arm, id_, batch)
-        for i, (arm, id_) in enumerate(zip(arms, suggestion.ids, strict=True))
+        Point(first + i, suggestion.X[i], arm, id_, batch, beyond)
+        for i, (arm, id_, beyond) in enumerate(
+            zip(arms, suggestion.ids, suggestion.beyond.tolist(), strict=True)
+        )
     ]
 
 

@@ -64,7 +64,7 @@ def test_informative_results_exceed_the_threshold_given_those_kept(problem):
 
 def test_asked_points_have_the_score_they_were_chosen_with(problem):
     optimizer = warm(problem)
-    suggestion = optimizer.ask(2)
+    suggestion = optimizer.ask(at_most=2)
     state, table = state_of(optimizer), optimizer.table
     scores = torch.tensor([p.score for p in state.in_flight.pending.values()])
     told = results(suggestion.indices.tolist(), [0.0, 0.0], suggestion.ids)
@@ -121,7 +121,7 @@ def test_absorbing_leaves_out_what_is_not_informative(problem, discard):
 
 def test_results_of_a_batch_wait_for_each_other(problem):
     optimizer = warm(problem)
-    suggestion = optimizer.ask(3)
+    suggestion = optimizer.ask(at_most=3)
     state = state_of(optimizer)
     updater, told = Updater(optimizer.parts, torch.Generator()), suggestion.indices.tolist()
     table = build_table(optimizer.domain, state)

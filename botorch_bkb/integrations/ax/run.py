@@ -131,7 +131,7 @@ class Run:
         while waiting + len(self.ahead) < most:
             before = self.optimizer.state_dict()
             try:
-                self.ahead.append((before, self.optimizer.ask(1)))
+                self.ahead.append((before, self.optimizer.ask(at_most=1)))
             except (BatchCompleteError, ConvergedError):
                 break
         return waiting + len(self.ahead)
@@ -140,7 +140,7 @@ class Run:
         r"""Return a loose point if there is one, else one from ``ahead``, else a new one."""
         loose = self.ledger.loose
         if self.offered == len(loose):
-            suggestion = self.ahead.pop(0)[1] if self.ahead else self.optimizer.ask(1)
+            suggestion = self.ahead.pop(0)[1] if self.ahead else self.optimizer.ask(at_most=1)
             loose[suggestion.ids[0]] = self.space.decode(suggestion.X[0])
         self.offered += 1
         return dict(list(loose.values())[self.offered - 1])

@@ -55,7 +55,7 @@ def test_node_asks_what_the_bare_optimizer_asks(algorithm):
     client = make_client(algorithm)
     for _ in range(9):
         trials = client.get_next_trials(1)
-        suggestion = optimizer.ask(1)
+        suggestion = optimizer.ask(at_most=1)
         assert torch.equal(as_rows(trials.values()), suggestion.X)
         complete(client, trials)
         optimizer.tell(suggestion, [-bowl(p) for p in trials.values()])
@@ -69,7 +69,7 @@ def test_a_call_hands_out_the_batch_of_the_bare_optimizer():
     sizes = []
     for _ in range(4):
         trials = client.get_next_trials(max_trials=4)
-        suggestion = optimizer.ask(4)
+        suggestion = optimizer.ask(at_most=4)
         assert torch.equal(as_rows(trials.values()), suggestion.X)
         complete(client, trials)
         optimizer.tell(suggestion, [-bowl(p) for p in trials.values()])
@@ -231,7 +231,9 @@ def test_attached_trials_are_told():
     assert optimizer.num_observations == 4
     bare = botorch_bkb.BBKB(bounds=BOUNDS, seed=0, num_initial=4, **QUICK)
     bare.tell(as_rows(points), [-bowl(p) for p in points])
-    assert torch.equal(bare.ask(1).X, as_rows([client._experiment.trials[4].arm.parameters]))
+    assert torch.equal(
+        bare.ask(at_most=1).X, as_rows([client._experiment.trials[4].arm.parameters])
+    )
 
 
 def test_an_attached_copy_of_a_running_trial_counts_beside_it():
