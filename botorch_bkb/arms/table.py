@@ -266,7 +266,7 @@ class ArmTable:
 
     @torch.no_grad()
     def directions(self, rows: Tensor) -> Tensor:
-        r"""Return ``e`` with ``cov(x, s) = k(x, s) - z(x)'e_s`` for ``q`` rows ``s``, ``q x slots``.
+        r"""Return ``e`` of ``q`` rows: ``cov(x, s) = k(x, s) - z(x)'e_s``, ``q x slots``.
 
         For a kernel with features, ``cov(x, s) = -z(x)'e_s``.
         """

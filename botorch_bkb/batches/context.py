@@ -18,6 +18,9 @@ from botorch_bkb.domains import Arms, Domain
 from botorch_bkb.state.in_flight import BatchRecord
 from botorch_bkb.state.state import State
 
+#: As many points as the batch rule allows, without conditions.
+ANYTHING = Request()
+
 
 @dataclass(frozen=True, eq=False)
 class BatchContext:
@@ -40,7 +43,7 @@ class BatchContext:
     acquisition: Acquisition
     dictionary: DictionaryRule
     rule: BatchRule
-    request: Request = Request()
+    request: Request = ANYTHING
     fits: bool = False
 
     @property

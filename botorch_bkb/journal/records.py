@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Event(NamedTuple):
-    r"""A call to the optimizer: an ask, a fill (points beyond a batch rule), a tell or a restart."""
+    r"""A call to the optimizer: an ask, a fill (beyond the batch rule), a tell or a restart."""
 
     event: int
     kind: str

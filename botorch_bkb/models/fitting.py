@@ -40,6 +40,7 @@ def fit_hyperparameters(
     seed: int,
     last: Hyperparameters | None = None,
     afresh: bool = False,
+    known: Tensor | None = None,
 ) -> Hyperparameters | None:
     r"""Maximise the sparse marginal likelihood of all pulls, at the cost of distinct inputs.
 
@@ -56,12 +57,14 @@ def fit_hyperparameters(
         seed: Seed for the restarts of a failed fit.
         last: The results of the last fit, if there was one.
         afresh: Whether to fit from the initial values, too, and to take the better result.
+        known: ``n`` noise variances of rows where they are known, in units of the rewards, and
+            zeros elsewhere, where the noise is fitted to other rows.
 
     Returns:
         The new hyperparameters, or None with a warning where fitting failed.
     """
     with torch.inference_mode(False), torch.enable_grad(), manual_seed(seed):
-        return _fit(X, history, dictionary, start, fit_kernel, fit_noise, last, afresh)
+        return _fit(X, history, dictionary, start, fit_kernel, fit_noise, last, afresh, known)
 
 
 def _fit(
@@ -73,6 +76,7 @@ def _fit(
     fit_noise: bool,
     last: Hyperparameters | None,
     afresh: bool,
+    known: Tensor | None,
 ) -> Hyperparameters | None:
     units = start.units
     kernel = deepcopy(start.kernel).double().train().requires_grad_(fit_kernel)
@@ -81,8 +85,11 @@ def _fit(
     parts["dictionary"] = dictionary
     model: DTCGP
     if fit_noise:
-        deviations = units.variance_to_model(float(history.deviations.sum()))
-        model = ReplicatedDTCGP(X.double(), Y, history.weights, deviations, **parts)
+        fitted = history.deviations if known is None else history.deviations[known == 0]
+        deviations = units.variance_to_model(float(fitted.sum()))
+        if known is not None:
+            known = known * units.variance_to_model(1.0)
+        model = ReplicatedDTCGP(X.double(), Y, history.weights, deviations, known, **parts)
         model.likelihood.noise = max(start.noise_var, LEAST_NOISE)
     else:
         with gpytorch.settings.min_fixed_noise(double_value=1e-14):

@@ -89,6 +89,7 @@ class LogPosterior:
         X: ``n x d`` inputs that the kernel reads, float64.
         targets: ``n`` targets, float64.
         variances: ``n`` noise variances, or the factors of ``noise``.
+        known: Where noise variances are known although ``noise`` is fitted to others, else zero.
         points: ``m x d`` inputs of the dictionary; None for the exact process.
         blocks: The kernel.
         repeats: The number of pulls beyond the first of each input, and their squared deviations.
@@ -104,8 +105,10 @@ class LogPosterior:
     points: Tensor | None
     blocks: KernelBlocks
     repeats: tuple[float, float]
+    known: Tensor | None = None
 
     def __post_init__(self) -> None:
+        self._known = None if self.known is None else self.known.cpu().numpy()
         self._few = FewObservations.of(self.profile, self.X) if self.points is None else None
         self._targets, self._variances = self.targets.cpu().numpy(), self.variances.cpu().numpy()
         if self.variances.stride(-1) == 0:  # the same for all rows
@@ -130,6 +133,8 @@ class LogPosterior:
         """
         kernel, rest = values[: len(self.kernel)], iter(values[len(self.kernel) :])
         noise = self._variances if self.noise is None else self._variances * next(rest)
+        if self._known is not None:
+            noise = noise + self._known
         residual = self._targets if self.constant is None else self._targets - next(rest)
         total, gradients, by_target, by_variance = self._evidence(kernel, residual, noise)
         if self.noise is not None:
@@ -197,10 +202,13 @@ def _read(mll: Any) -> LogPosterior | None:
         noise = Hyperparameter.of(likelihood.noise_covar, "noise")
         counts = getattr(likelihood, "counts", None)
         variances = targets.new_ones(()).expand_as(targets) if counts is None else 1 / counts
-    repeats = (0.0, 0.0)
+    repeats, known = (0.0, 0.0), None
     if counts is not None:
         (within,) = model.added_loss_terms()
-        repeats = (float((counts - 1).sum()), within.deviations)
+        repeats = (float(likelihood.repeats), within.deviations)
+        if (likelihood.known > 0).any():
+            known = likelihood.known.double()
+            variances = torch.where(known > 0, 0.0, variances)  # the factors of the fitted noise
     posterior = LogPosterior(
         kernel=_kernel_hyperparameters(model.covar_module),
         noise=noise,
@@ -212,6 +220,7 @@ def _read(mll: Any) -> LogPosterior | None:
         points=None if exact else form.read(X[indices]),
         blocks=KernelBlocks(model.covar_module, (), form.profile),
         repeats=repeats,
+        known=known,
     )
     return posterior if _add_priors(posterior, mll) else None
 

@@ -229,6 +229,7 @@ class Surrogate:
         seed: int,
         last: Hyperparameters | None = None,
         afresh: bool = False,
+        known: Tensor | None = None,
     ) -> Hyperparameters | None:
         r"""Maximise the sparse marginal likelihood of all pulls, at the cost of distinct inputs.
 
@@ -240,6 +241,8 @@ class Surrogate:
             seed: Seed for the restarts of a failed fit.
             last: The results of the last fit, if there was one.
             afresh: Whether to fit from the initial values, too, and to take the better result.
+            known: Noise variances of rows where they are known, in units of the rewards, and zeros
+                elsewhere, where the noise is fitted to the others.
 
         Returns:
             The new hyperparameters, or None with a warning where fitting failed.
@@ -255,6 +258,7 @@ class Surrogate:
             seed=seed,
             last=last,
             afresh=afresh,
+            known=known,
         )
 
 

@@ -221,7 +221,8 @@ class Optimizer(OptimizerBase):
         check_unfinished(self.parts, self._state)
         if request.n is None:
             return self._ask(request)
-        before, parts = self._state, []
+        before = self._state
+        parts: list[Suggestion] = []
         try:
             while request.n:
                 parts.append(self._ask(request))
@@ -238,7 +239,8 @@ class Optimizer(OptimizerBase):
         if batch.exhausted or (batch.complete and request.n is None):
             self._cached_table, self._cached_batch = batch.table, batch
             raise self._completed(batch, request)
-        start, added, beyond = len(batch.picks), len(batch.added), []
+        start, added = len(batch.picks), len(batch.added)
+        beyond: list[bool] = []
         while not batch.exhausted and request.wants_more(len(beyond), batch.complete):
             beyond.append(batch.complete)
             batch.pick()
@@ -319,9 +321,10 @@ class Optimizer(OptimizerBase):
             points: A suggestion or part of one, ``q`` rows of the arms, or ``q x d`` inputs, which
                 need not be arms.
             Y: ``q`` or ``q x 1`` rewards.
-            Yvar: ``q`` or ``q x 1`` noise variances, where they are known. If ``noise_var`` is
-                fitted, they must come with the first results. Their mean then becomes
-                ``noise_var``.
+            Yvar: ``q`` or ``q x 1`` noise variances. They may be known for some results only: None
+                or NaN stands for the others, which have the noise variance that is given or fitted.
+                If all results of the first tell have one, nothing is fitted: their mean becomes
+                ``noise_var``, which later results without one have.
 
         Raises:
             InputDataError: An argument is wrong. Nothing has changed then.
@@ -330,15 +333,13 @@ class Optimizer(OptimizerBase):
         read = self.domain.read(points, state.observations.added, state.in_flight.rows)
         q = len(read.rows)
         rewards = read_rewards("Y", Y, q, self.device)
-        variances = None if Yvar is None else read_variances(Yvar, q, self.device)
+        variances = read_variances(Yvar, q, self.device)
         if q == 0:
             return
         state = with_known_noise(self.parts.model, state, variances)
-        weights = torch.ones_like(rewards)
-        if variances is not None:
-            noise_var = state.hyper.units.variance_to_rewards(state.hyper.noise_var)
-            check_ratio(variances, noise_var)
-            weights = noise_var / variances
+        noise_var = state.hyper.units.variance_to_rewards(state.hyper.noise_var)
+        check_ratio(variances, noise_var)
+        weights = torch.where(variances.isnan(), 1.0, noise_var / variances)
         table = self._take_table()
         if state.hyper is not self._state.hyper:
             table = build_table(self.domain, state)
@@ -348,7 +349,8 @@ class Optimizer(OptimizerBase):
         if isinstance(points, Suggestion):  # a point that was evaluated was not skipped
             observations = observations.with_skipped(-points.ids.count(-1))
         state = replace(state, observations=observations)
-        results = Results(read.rows, read.ids, rewards, weights)
+        precisions = variances.reciprocal().nan_to_num(0.0)
+        results = Results(read.rows, read.ids, rewards, weights, precisions)
         # A threshold compares each result with all before it; otherwise one block is enough.
         size = q if self.parts.threshold.least_score is None else BLOCK
         for block in chunks(q, size):

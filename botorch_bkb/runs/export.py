@@ -14,9 +14,10 @@ from botorch_bkb.runs.result import Table, coordinates
 def read_journal(path: str | Path) -> Table:
     r"""Read a journal into a table with one row per point, even while its run continues.
 
-    The columns of the point are ``t``, ``batch``, ``status`` (``done``, ``failed``, ``pending`` or
-    ``skipped``), ``beyond`` (whether it lies beyond the batch rule), ``reward``, ``variance``,
-    ``error``, ``attempts`` and ``seconds``. The columns of its batch are ``dictionary``, ``dimension``, ``width``, ``asking``, ``telling`` and ``waiting``.
+    The columns of the point are ``t``, ``batch``, ``beyond`` (whether it lies beyond the batch
+    rule), ``status`` (``done``, ``failed``, ``pending`` or ``skipped``), ``reward``, ``variance``,
+    ``error``, ``attempts`` and ``seconds``. The columns of its batch are ``dictionary``,
+    ``dimension``, ``width``, ``asking``, ``telling`` and ``waiting``.
     The last columns are ``arm`` and the coordinates ``x0 .. x{d-1}``. Missing values are None. Use
     ``pandas.DataFrame(read_journal(path))`` to get a data frame.
 

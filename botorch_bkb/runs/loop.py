@@ -176,7 +176,7 @@ class Loop:
             if self._piece and seconds < PIECE_SECONDS:
                 self._piece *= 2
         if self.record.batch_is_whole and not self.record.is_filled and self.evaluator.workers:
-            # Counted by what was asked, not by what is running: a run that is resumed does the same.
+            # Counted by what was asked, not by what runs: a resumed run does the same.
             batch = [p for p in self.record.points.values() if p.batch == self._tells]
             self._fill(self.evaluator.workers - len(batch))
 

@@ -203,7 +203,7 @@ class TestTell:
             optimizer.tell(points, Y)
         assert snapshot(optimizer) == before
 
-    @pytest.mark.parametrize("Yvar", [[0.0], [-1.0], [float("nan")], [1.0, 2.0]])
+    @pytest.mark.parametrize("Yvar", [[0.0], [-1.0], [float("inf")], [1.0, 2.0]])
     def test_bad_noise_is_refused(self, problem, Yvar):
         optimizer = warm(problem)
         before = snapshot(optimizer)

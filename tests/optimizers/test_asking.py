@@ -247,7 +247,7 @@ class TestOverABox:
     def test_a_discrete_box_runs_out_with_a_clear_error(self):
         optimizer = BKB(bounds=SQUARE, **FEW, **GIVEN)
         before = optimizer.state_dict()
-        with pytest.raises(OutOfCandidatesError, match="7 further points .* got 6"):
+        with pytest.raises(OutOfCandidatesError, match=r"7 further points .* got 6"):
             optimizer.ask(7)
         assert same(before, optimizer.state_dict())
         every = optimizer.ask(6)
@@ -339,7 +339,7 @@ class TestContext:
     def test_it_must_agree_with_fixed_features(self):
         options = {**FAST, "fixed_features": {0: 0.5}}
         optimizer = BKB(bounds=SQUARE, acquisition_options=options, **GIVEN)
-        with pytest.raises(InputDataError, match="agree with fixed_features, 0.5 in coordinate 0"):
+        with pytest.raises(InputDataError, match=r"agree with fixed_features, 0.5 in"):
             optimizer.ask(context={0: 0.75})
         assert (
             optimizer.ask(2, context={0: 0.5, 1: 0.125}, distinct=False).X.tolist()

@@ -81,11 +81,13 @@ def test_known_noise_comes_with_the_first_results(problem):
     state, variances = state_of(optimizer), torch.tensor([0.1, 0.3])
     known = with_known_noise(Surrogate(), state, variances).model
     assert known.noise_known == pytest.approx(0.2) == known.hyper.noise_var
-    assert with_known_noise(Surrogate(), state, None) is state
+    assert with_known_noise(Surrogate(), state, torch.full((2,), torch.nan)) is state
     assert with_known_noise(Surrogate(noise_var=0.5), state, variances) is state
     optimizer.tell([0], [1.0])
-    with pytest.raises(InputDataError, match="Yvar came after"):
-        with_known_noise(Surrogate(), state_of(optimizer), variances)
+    later = with_known_noise(Surrogate(), state_of(optimizer), variances)
+    assert later.model.noise_known is None and later.observations.measured is not None
+    with pytest.raises(InputDataError, match="Yvar must be known for all results or for none"):
+        with_known_noise(Surrogate(half_life=9.0), state_of(optimizer), variances)
 
 
 def test_the_norm_is_doubled_until_a_result_is_within_its_interval(problem):

@@ -62,8 +62,8 @@ class BBKB(Optimizer):
             ``"explore"``, a function that makes a BoTorch acquisition function of a model, over a
             box also a class of BoTorch's, or an :class:`~botorch_bkb.acquisition.Acquisition`.
         max_replicates: How often an arm may be evaluated in all; None for any number.
-        num_initial: Size of the initial design, ``2 d + 2`` by default, but at most 30. Over arms there
-            is one by default only where hyperparameters are fitted.
+        num_initial: Size of the initial design, ``2 d + 2`` by default, but at most 30. Over arms
+            there is one by default only where hyperparameters are fitted.
         discrete_dims: Coordinates of a box that take only some values, ``{i: values}``.
         acquisition_options: Arguments of BoTorch's ``optimize_acqf`` over a box, constraints and
             fixed features included (:class:`~botorch_bkb.domains.Box`).

@@ -50,8 +50,8 @@ class EpsilonGreedy(Optimizer):
         max_batch_size: The largest number of points in a batch.
         probability: The probability of a random arm.
         max_replicates: How often an arm may be evaluated in all; None for any number.
-        num_initial: Size of the initial design, ``2 d + 2`` by default, but at most 30. Over arms there
-            is one by default only where hyperparameters are fitted.
+        num_initial: Size of the initial design, ``2 d + 2`` by default, but at most 30. Over arms
+            there is one by default only where hyperparameters are fitted.
         discrete_dims: Coordinates of a box that take only some values, ``{i: values}``.
         acquisition_options: Arguments of BoTorch's ``optimize_acqf`` over a box, constraints and
             fixed features included (:class:`~botorch_bkb.domains.Box`).
