@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from botorch.exceptions.errors import InputDataError, ModelFittingError
+from botorch.exceptions.errors import ModelFittingError
 
 from botorch_bkb import BBKB, GPUCB
 from botorch_bkb.models import Surrogate

@@ -202,7 +202,7 @@ def test_a_flaky_objective_succeeds_at_the_second_attempt():
 
 @pytest.mark.parametrize("shape", [lambda X: 1.0, lambda X: X, lambda X: X[:, :0]])
 def test_an_objective_that_never_works_stops_the_run(shape):
-    optimizer = BBKB(torch.rand(50, 3, dtype=torch.float64), seed=0)
+    optimizer = BBKB(torch.rand(50, 3, dtype=torch.float64), num_initial=1, seed=0)
     result = run(optimizer, shape, 500, progress=False)
     assert "failed in a row" in result.stopped and "values for" in result.stopped
     assert len(result.Y) < 50 and len(result.Y) + result.num_failed < 500
