@@ -464,8 +464,24 @@ class Optimizer(OptimizerBase):
     def set_arms(self, arms: Tensor) -> None:
         r"""Exchange the arms; history and pending points stay (BKB, Appendix A).
 
+        Arms keep their identity. An index in a suggestion, in :meth:`best` and in :meth:`tell` is
+        the row of the arm in the first table, whatever its row now. Arms that were in no table
+        before have the indices that follow, in their order. So results can be kept in one list.
+
         Args:
             arms: ``A' x d``, of the same dtype. Inputs are scaled as for the first arms.
+
+        Example:
+            >>> import torch
+            >>> from gpytorch.kernels import RBFKernel
+            >>> from botorch_bkb import BKB
+            >>> arms = torch.arange(5, dtype=torch.float64).unsqueeze(-1)
+            >>> optimizer = BKB(arms, covar_module=RBFKernel(), noise_var=0.1, seed=0)
+            >>> optimizer.tell([0, 1, 2, 3, 4], [0.0, 1.0, 2.0, 3.0, 4.0])
+            >>> new = torch.tensor([[9.0]], dtype=torch.float64)
+            >>> optimizer.set_arms(torch.cat([arms[3:], new]))
+            >>> sorted(optimizer.ask(3).indices.tolist())
+            [3, 4, 5]
         """
         check_arms(arms)
         if self._state.in_flight.stage is not None:
@@ -478,7 +494,8 @@ class Optimizer(OptimizerBase):
                 f"arms must be A x {self.arms.shape[-1]} of {self.arms.dtype}, as before, got "
                 f"{tuple(arms.shape)} of {arms.dtype}."
             )
-        domain = replace(self.domain, arms=arms.to(self.device))  # type: ignore[type-var]
+        assert isinstance(self.domain, Arms)
+        domain = self.domain.exchanged(arms.to(self.device))
         state, table = moved(self.domain, self._state, self._table(), domain)
         self._use(replace(self.parts, domain=domain))
         self._commit(replace(state, in_flight=state.in_flight.without_batch()), table)
@@ -490,7 +507,8 @@ class Optimizer(OptimizerBase):
         in the same way, then load. Safe to store with ``torch.save`` and to load with
         ``weights_only=True``.
         """
-        return save(type(self).__name__, self.parts, self._state)
+        saved = save(type(self).__name__, self.parts, self._state)
+        return {**saved, "known": getattr(self.domain, "known", None)}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         r"""Go on where :meth:`state_dict` was taken.
@@ -498,5 +516,10 @@ class Optimizer(OptimizerBase):
         Args:
             saved: A state of an optimizer that was constructed in the same way.
         """
+        saved = dict(saved)
+        known = saved.pop("known", None)
         self._state = load(type(self).__name__, self.parts, saved)
+        if isinstance(self.domain, Arms):
+            known = None if known is None else known.to(self.device)
+            self._use(replace(self.parts, domain=replace(self.domain, known=known)))
         self._cached_table, self._cached_batch = None, None

@@ -100,10 +100,11 @@ def test_enqueued_points_are_told_where_they_were_evaluated():
     assert study.sampler.optimizer.best().X.tolist() == [0.25, 0.75]
 
 
-def test_a_closed_batch_is_filled_at_random():
+def test_a_closed_batch_is_exceeded():
     study = make_study("BKB", search_space=X, num_initial=1)
     first, second = study.ask(X), study.ask(X)
-    assert len(study.sampler.optimizer.pending) == 1
+    assert len(study.sampler.optimizer.pending) == 2
+    assert first.params != second.params
     study.tell(first, bowl(first.params))
     study.tell(second, bowl(second.params))
     study.ask(X)

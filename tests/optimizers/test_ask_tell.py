@@ -332,8 +332,9 @@ class TestArms:
         assert optimizer.num_observations == 30
         assert torch.equal(optimizer.pending.X, pending.X)
         optimizer.tell(pending, problem.rewards(pending.indices))
-        assert optimizer.ask().indices.max() < 50
-        assert optimizer.best().index < 50
+        present = {*range(10, 40), *range(60, 80)}
+        assert set(optimizer.ask().indices.tolist()) <= present
+        assert optimizer.best().index in present
 
     def test_other_dimensions_are_refused(self, problem):
         optimizer = warm(problem)

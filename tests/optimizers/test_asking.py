@@ -389,3 +389,51 @@ class TestRequests:
             optimizer.ask(3)
         assert same(before, optimizer.state_dict())
         assert len(optimizer.ask()) == 2
+
+
+class TestIdentity:
+    r"""Arms that are exchanged keep what the user calls them."""
+
+    def test_indices_are_rows_of_the_first_table(self, problem):
+        optimizer = after_results(BBKB, problem)
+        waiting = optimizer.ask(4)
+        new = torch.rand(7, 2, dtype=torch.float64) + 5
+        table = torch.cat([problem.arms.flip(0)[:30], new])
+        optimizer.set_arms(table)
+        plate = optimizer.ask(20)
+        every = torch.cat([problem.arms, new])
+        assert torch.equal(plate.X, every[plate.indices])
+        assert torch.equal(waiting.X, every[waiting.indices])
+        best = optimizer.best()
+        assert torch.equal(every[best.index], best.X)
+        optimizer.tell(waiting, torch.zeros(4))
+        counts = float(optimizer.history.counts.sum())
+        optimizer.tell([79, 80], [1.0, 2.0])
+        assert float(optimizer.history.counts.sum()) == counts + 2
+        assert torch.equal(optimizer.model.train_inputs[0][-1:], new[:1]) or any(
+            torch.equal(x, new[0]) for x in optimizer.model.train_inputs[0]
+        )
+        with pytest.raises(InputDataError, match=r"those of the present arms, got \[3\]"):
+            optimizer.tell([3], [1.0])
+        assert 84 not in optimizer.ask(30 - 20, exclude=[84]).indices.tolist()
+
+    def test_arms_that_come_back_have_their_index_again(self, problem):
+        optimizer = after_results(BBKB, problem)
+        new = torch.tensor([[9.0, 9.0]], dtype=torch.float64)
+        for table, expected in (
+            (torch.cat([new, problem.arms[:2]]), {80, 0, 1}),
+            (problem.arms[40:43], {40, 41, 42}),
+            (torch.cat([problem.arms[41:43], new + 1, new]), {41, 42, 81, 80}),
+        ):
+            optimizer.set_arms(table)
+            plate = optimizer.ask(len(table))
+            assert set(plate.indices.tolist()) == expected
+            optimizer.give_up(plate)
+
+    def test_a_saved_state_keeps_them(self, problem):
+        first = after_results(BBKB, problem)
+        first.set_arms(problem.arms[50:])
+        second = BBKB(problem.arms[50:], **GIVEN)
+        second.load_state_dict(first.state_dict())
+        assert second.ask(5).indices.tolist() == first.ask(5).indices.tolist()
+        assert int(first.pending.indices.min()) >= 50

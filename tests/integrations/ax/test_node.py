@@ -457,3 +457,15 @@ def test_a_strategy_moved_to_another_experiment_begins_anew():
     other.set_generation_strategy(client._generation_strategy.clone_reset())
     other.get_next_trials(1)
     assert node_of(other).optimizer.num_observations == 12
+
+
+@pytest.mark.parametrize("algorithm", ["BKB", "BBKB", "GPUCB"])
+def test_as_many_trials_as_are_asked_for_where_batches_may_be_exceeded(algorithm):
+    client = make_client(algorithm, lookahead=4, beyond=True)
+    for _ in range(4):
+        trials = client.get_next_trials(max_trials=4)
+        assert len(trials) == 4 and len(as_rows(trials.values()).unique(dim=0)) == 4
+        complete(client, trials)
+    assert optimizer_of(client).num_observations == 16
+    node = node_of(client)
+    assert BKBNode.from_dict(**{k: v for k, v in node.to_dict().items() if k != "__type"}) == node
