@@ -50,8 +50,8 @@ class BKBSampler(BaseSampler):
     The sampler samples jointly the parameters that all finished trials have in common. It samples
     other parameters at random, for example conditional ones. While a batch is closed, trials in
     parallel get points beyond the batch rule. It learns from all finished trials of the study,
-    including those that it did not suggest. Pruned and failed trials are given up. A new sampler on a stored study
-    learns from all its trials, but its random state starts anew.
+    including those that it did not suggest. Pruned and failed trials are given up. A new sampler on
+    a stored study learns from all its trials, but its random state starts anew.
 
     The guarantees in the docstring of each algorithm hold for the box of the common parameters.
     Random samples and all defaults are heuristic. The kernel sees categories as numbers, in the
