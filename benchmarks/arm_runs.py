@@ -124,7 +124,7 @@ def play(
     seconds, regret, rows, curve = 0.0, 0.0, set(), []
     while (left := budget - optimizer.num_observations) > 0:
         start = clock()
-        suggestion = optimizer.ask(left)
+        suggestion = optimizer.ask(at_most=left)
         seconds += clock() - start
         rewards = bandit.rewards(suggestion.indices, generator)
         regret += float(bandit.regret(suggestion.indices).sum())

@@ -46,7 +46,7 @@ def with_optimizer(make: Callable[[Tensor, int], Optimizer]) -> Callable[..., Ru
         regret, simple, seconds = [], [], []
         while len(regret) < steps:
             start = time.process_time()
-            suggestion = optimizer.ask(steps - len(regret))
+            suggestion = optimizer.ask(at_most=steps - len(regret))
             clock += time.process_time() - start
             Y = problem.observe(suggestion.X, generator)
             start = time.process_time()

@@ -69,7 +69,7 @@ def seconds_a_step(optimizer: Optimizer, observe: Callable[[Tensor], Tensor], st
     seconds, done = 0.0, 0
     while done < steps:
         start = time.perf_counter()
-        suggestion = optimizer.ask(steps - done)
+        suggestion = optimizer.ask(at_most=steps - done)
         seconds += time.perf_counter() - start
         Y = observe(suggestion.X)
         start = time.perf_counter()

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         FinishedError,
         MiniGPUCB,
         Optimizer,
+        OutOfCandidatesError,
     )
     from botorch_bkb.runs import (
         Callback,
@@ -80,7 +81,7 @@ LAZY: dict[str, tuple[str, ...]] = {
     "optimizers": (
         "BBKB", "BKB", "GPBUCB", "GPUCB", "AdaBBKB", "AdaBKB", "AdaGPUCB", "BatchCompleteError",
         "CompressedEI", "CompressedMPI", "CompressedUCB", "ConvergedError", "EpsilonGreedy",
-        "MiniGPUCB", "Optimizer", "BatchedElimination", "FinishedError",
+        "MiniGPUCB", "Optimizer", "BatchedElimination", "FinishedError", "OutOfCandidatesError",
     ),
     "runs": (
         "Callback", "Result", "StopAfter", "StopAtGap", "StopAtTarget", "read_journal", "resume",
@@ -118,6 +119,7 @@ __all__ = [
     "MultiFidelityDTCGP",
     "MultiTaskDTCGP",
     "Optimizer",
+    "OutOfCandidatesError",
     "QuadratureFeatures",
     "RandomFeatures",
     "RandomlyPivotedCholesky",

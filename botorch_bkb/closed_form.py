@@ -244,9 +244,8 @@ def _minus_half_squares(a: Tensor, b: Tensor) -> Tensor:
     few = a.shape[-2] * b.shape[-2] * a.shape[-1] <= FEW
     if few and not (a.requires_grad or b.requires_grad):
         return _distances(a, b).square_().mul_(-0.5)
-    left = torch.cat([a, -0.5 * a.square().sum(-1, keepdim=True), torch.ones_like(a[..., :1])], -1)
-    right = torch.cat([b, torch.ones_like(b[..., :1]), -0.5 * b.square().sum(-1, keepdim=True)], -1)
-    return left @ right.mT
+    left, right = torch.linalg.vecdot(a, a), torch.linalg.vecdot(b, b)
+    return a @ b.mT - 0.5 * left.unsqueeze(-1) - 0.5 * right.unsqueeze(-2)
 
 
 def correlation(profile: str | float, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -471,3 +471,36 @@ class EliminationRun:
             self.upper[x] = min(self.upper[x], float(mean[x] + half[x]))
         best = max(self.lower[x] for x in self.alive)
         self.alive = [x for x in self.alive if self.upper[x] >= best]
+
+
+def plate(
+    mean: Tensor,
+    cov: Tensor,
+    noise: float,
+    width: float,
+    n: int,
+    first: int | None = None,
+    left: Tensor | None = None,
+) -> list[int]:
+    r"""``n`` highest bounds, with the joint covariance of all arms conditioned on each pick.
+
+    Args:
+        mean: Posterior means of all arms.
+        cov: Their joint posterior covariance, residual included.
+        noise: ``lambda``.
+        width: The width of the bounds.
+        n: The number of picks.
+        first: The first pick, where it is given.
+        left: How often each arm may be picked; once by default.
+    """
+    cov, picks = cov.clone(), []
+    left = torch.ones_like(mean) if left is None else left.clone()
+    for _ in range(n):
+        bounds = mean + width * cov.diagonal().clamp_min(0).sqrt()
+        s = int(bounds.masked_fill(left <= 0, -math.inf).argmax())
+        if first is not None and not picks:
+            s = first
+        picks.append(s)
+        left[s] -= 1
+        cov = cov - torch.outer(cov[:, s], cov[s]) / (cov[s, s] + noise)
+    return picks

@@ -167,9 +167,9 @@ def test_no_factory_without_device_in_any_composition(kind, dictionary, rule, de
             batch=rule,
             seed=0,
         )
-        optimizer.give_up(optimizer.ask(1))
+        optimizer.give_up(optimizer.ask(at_most=1))
         for _ in range(4):
-            suggestion = optimizer.ask(2)
+            suggestion = optimizer.ask(at_most=2)
             assert suggestion.X.device == X.device
             optimizer.tell(suggestion, suggestion.X.sum(-1))
             optimizer.tell(optimizer.pending, [0.5] * len(optimizer.pending))
@@ -196,7 +196,7 @@ def test_no_factory_without_device_in_the_optimizer(options, device):
         optimizer.tell(torch.arange(8, device=device), Y[:8])
         optimizer.tell(X[:1] + 3, Y[:1])
         for _ in range(5):
-            suggestion = optimizer.ask(3)
+            suggestion = optimizer.ask(at_most=3)
             assert suggestion.X.device == suggestion.indices.device == X.device
             optimizer.tell(suggestion, Y[suggestion.indices])
         optimizer.set_arms(X[5:])
@@ -276,7 +276,7 @@ def test_no_factory_without_device_in_the_box(options, device):
     with NoImplicitDevice():
         optimizer = BBKB(bounds=bounds, num_initial=3, seed=0, **options)
         for _ in range(4):
-            suggestion = optimizer.ask(2)
+            suggestion = optimizer.ask(at_most=2)
             assert suggestion.X.device == bounds.device
             optimizer.tell(suggestion, -suggestion.X.square().sum(-1))
             optimizer.tell(optimizer.pending, [0.0] * len(optimizer.pending))

@@ -223,7 +223,7 @@ def play_box(case: Case, capped, budget: int) -> Run:
     uniform = torch.rand(10_000, 6, generator=torch.Generator().manual_seed(0)).double()
     regret, batches, start = 0.0, 0, time.process_time()
     while (left := budget - optimizer.num_observations) > 0:
-        suggestion = optimizer.ask(left)
+        suggestion = optimizer.ask(at_most=left)
         values = f(suggestion.X)
         eps = torch.randn(len(values), generator=generator, dtype=torch.float64)
         optimizer.tell(suggestion, values + NOISE * eps)

@@ -129,7 +129,7 @@ def play(case: Case) -> Run:
     seconds, regret, missed, curve = 0.0, 0.0, 0, []
     while (left := case.pulls - optimizer.num_observations) > 0:
         start = time.process_time()
-        suggestion = optimizer.ask(left)
+        suggestion = optimizer.ask(at_most=left)
         width = optimizer.width_now
         optimizer.tell(suggestion, bandit.rewards(suggestion.indices, generator))
         seconds += time.process_time() - start

@@ -33,7 +33,7 @@ def play(optimizer: Optimizer, problem: Arms, steps: int) -> tuple[list[int], li
         if kept:
             mean, variance = optimizer.table.moments()
             largest = max(largest, float(((mean - best).abs() / variance.sqrt()).max()))
-        suggestion = optimizer.ask(1)
+        suggestion = optimizer.ask(at_most=1)
         row = int(suggestion.indices[0])
         selected.append(row)
         if suggestion.ids[0] < 0:

@@ -103,7 +103,7 @@ def follow(guarantee: Guarantee, noise_var: float, seed: int, horizon: int) -> T
             break
         mean, _ = (values.clone() for values in optimizer.table.moments())
         width, start = optimizer.width_now, optimizer.table.scores().clone()
-        suggestion = optimizer.ask(horizon - len(before))
+        suggestion = optimizer.ask(at_most=horizon - len(before))
         awaited = torch.tensor([id_ >= 0 for id_ in suggestion.ids])
         picks = suggestion.indices[awaited]
         if not len(picks):  # an uninformative candidate of a compressed belief, which stays

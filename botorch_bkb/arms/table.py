@@ -281,6 +281,30 @@ class ArmTable:
         return kernel_matrix(self.kernel, self.X[rows]) - z @ explained.mT
 
     @torch.no_grad()
+    def directions(self, rows: Tensor) -> Tensor:
+        r"""Return ``e`` of ``q`` rows: ``cov(x, s) = k(x, s) - z(x)'e_s``, ``q x slots``.
+
+        For a kernel with features, ``cov(x, s) = -z(x)'e_s``.
+        """
+        factor, z = self._factor, self.coordinates(rows).double()
+        explained = -(z @ factor.Q)
+        return explained if self._has_features else z - z @ factor.N @ factor.N.mT + explained
+
+    @torch.no_grad()
+    def covariance_between(self, rows: Tensor, others: Tensor, directions: Tensor) -> Tensor:
+        r"""Return the posterior covariances of ``q`` rows with ``p`` others, ``q x p``, float64.
+
+        Args:
+            rows: ``q`` rows.
+            others: ``p`` rows.
+            directions: The result of :meth:`directions` for the other rows.
+        """
+        explained = self.coordinates(rows).double() @ directions.mT
+        if self._has_features:
+            return -explained
+        return kernel_matrix(self.kernel, self.X[rows], self.X[others]) - explained
+
+    @torch.no_grad()
     def belief(self) -> Belief | None:
         r"""Return the posterior at any input, in ``O(m^3)`` whatever the number of rows.
 

@@ -3,6 +3,9 @@ r"""Batches: when a batch is complete, and how its points are picked."""
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.begin import begin_batch, highest_bound
 from botorch_bkb.batches.box import BatchOverBox, BoxBatch, DesignBatch
+from botorch_bkb.batches.candidates import Candidates, OutOfCandidatesError
+from botorch_bkb.batches.conditioned import ArmsDesign, ConditionedBatch
+from botorch_bkb.batches.conditioning import Conditioning
 from botorch_bkb.batches.context import BatchContext
 from botorch_bkb.batches.elimination import (
     Elimination,
@@ -15,18 +18,23 @@ from botorch_bkb.batches.lazy import LazyBatch
 from botorch_bkb.batches.local import LocalRule
 from botorch_bkb.batches.models import BeliefModels
 from botorch_bkb.batches.picks import Picks
+from botorch_bkb.batches.request import Request
 from botorch_bkb.batches.rule import BatchRule
 from botorch_bkb.batches.rules import HoldingRule, OneAtATime, ProductRule, SumRule
 from botorch_bkb.batches.sampled import GreedyBatch, ThompsonBatch
 from botorch_bkb.batches.tree import TreeBatch
 
 __all__ = [
+    "ArmsDesign",
     "Batch",
     "BatchContext",
     "BatchOverBox",
     "BatchRule",
     "BeliefModels",
     "BoxBatch",
+    "Candidates",
+    "ConditionedBatch",
+    "Conditioning",
     "Criterion",
     "DesignBatch",
     "Elimination",
@@ -37,8 +45,10 @@ __all__ = [
     "LazyBatch",
     "LocalRule",
     "OneAtATime",
+    "OutOfCandidatesError",
     "Picks",
     "ProductRule",
+    "Request",
     "SumRule",
     "ThompsonBatch",
     "TreeBatch",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from botorch_bkb.arms import ArmTable
+from botorch_bkb.batches.candidates import Candidates
 from botorch_bkb.batches.picks import Picks
 from botorch_bkb.batches.rule import BatchRule
 from botorch_bkb.state.components import TreeState
@@ -31,6 +32,7 @@ class Batch(ABC):
             the belief, so the same row would be picked again.
         first: The row of the first pick, where it does not depend on the belief.
         joins: Whether picks join the dictionary when they are observed.
+        candidates: How often each arm may be picked; by default without limit.
 
     Attributes:
         picks: Rows picked so far, in order. Rows may repeat.
@@ -72,11 +74,13 @@ class Batch(ABC):
         ends_uninformed: bool = False,
         first: int | None = None,
         joins: bool = False,
+        candidates: Candidates | None = None,
     ) -> None:
         self.table, self.rule, self.threshold = table, rule, threshold
         self.stragglers, self.given_up = tuple(stragglers), tuple(given_up)
         self.ends_uninformed, self.first = ends_uninformed, first
         self.num_arms = len(table.X) if num_arms is None else num_arms
+        self.candidates = candidates
         self.picks: list[int] = []
         self.scores: list[float] = []
         self.informative: list[bool] = []
@@ -90,16 +94,27 @@ class Batch(ABC):
     @property
     def complete(self) -> bool:
         r"""Whether feedback is needed before the next pick."""
-        if self._ended or len(self.picks) >= self.rule.max_size:
+        if self._ended or len(self.picks) >= self.rule.max_size or not self.has_candidates:
             return True
         return self._held < 1 and self._spent > self.rule.limit
+
+    @property
+    def exhausted(self) -> bool:
+        r"""Whether nothing more can be picked, whatever the rule says."""
+        return self._ended or not self.has_candidates
+
+    @property
+    def has_candidates(self) -> bool:
+        r"""Whether there is an arm that may be picked."""
+        return self.candidates is None or self.candidates.total > 0
 
     @torch.no_grad()
     def pick(self) -> int:
         r"""Pick the next arm, without the results of the earlier picks, and return its row."""
-        if self._held >= 1:
+        if self._held >= 1 and self._may_pick(self.picks[-1]):
             self._held -= 1
             self._record(self.picks[-1], self.scores[-1], self.informative[-1])
+            self._note(self.picks[-1])
             return self.picks[-1]
         is_given = self.first is not None and not self.picks
         return self._take(self.first if is_given else self._choose())  # type: ignore[arg-type]
@@ -114,13 +129,22 @@ class Batch(ABC):
         else:
             self._ended = True
         self._record(row, score, informative)
+        self._note(row)
         return row
+
+    def _may_pick(self, row: int) -> bool:
+        return self.candidates is None or self.candidates.allows(row)
+
+    def _note(self, row: int) -> None:
+        r"""Note a pick among the candidates."""
+        if self.candidates is not None and self.candidates.take(row):
+            self._leave_out(row)
 
     def _spend(self, picks: Sequence[tuple[int, float]]) -> None:
         r"""Count rows with their scores. This is done at once, so that replaying does the same."""
         for row, score in picks:
             self._counted.add(row, score, self.rule.spent(score))
-        if picks:
+        if picks and self._spent <= self.rule.limit:  # what is beyond its rule stays beyond it
             self._spent = self.rule.total(self._counted)
 
     def _record(self, row: int, score: float, informative: bool) -> None:
@@ -165,6 +189,10 @@ class Batch(ABC):
 
     def _hallucinate(self, row: int) -> None:
         r"""Lower the variances as if ``row`` had been observed. This base class does nothing."""
+        return
+
+    def _leave_out(self, row: int) -> None:
+        r"""Forget a row that may not be picked again. This base class does nothing."""
         return
 
     def _score_now(self, row: int) -> float:

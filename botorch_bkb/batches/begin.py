@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+import torch
 from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.acquisition import UCB, Greedy, Thompson
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.box import BoxBatch, DesignBatch
+from botorch_bkb.batches.candidates import Candidates
+from botorch_bkb.batches.conditioned import ArmsDesign, ConditionedBatch
 from botorch_bkb.batches.context import BatchContext
 from botorch_bkb.batches.criterion import AcquisitionCriterion
 from botorch_bkb.batches.elimination import Elimination, EliminationBatch
@@ -38,23 +41,51 @@ def _(domain: Arms, context: BatchContext) -> Batch:
     table, rule, width = context.table, context.rule, context.record.width
     if isinstance(rule, Elimination):
         return EliminationBatch(domain, context)
-    options = {"num_arms": len(domain.arms), "first": context.first_row, **context.options}
+    candidates = context.candidates(domain)
+    options = {
+        "num_arms": len(domain.arms),
+        "first": first_arm(context, candidates),
+        "candidates": candidates,
+        **context.options,
+    }
     acquisition = context.acquisition
+    if left := context.left_of_design(domain):
+        return ArmsDesign(table, rule, left, **options)
     if isinstance(acquisition, Thompson):
         return ThompsonBatch(table, rule, context.generator(), **options)
     if isinstance(acquisition, Greedy):
         return GreedyBatch(table, rule, acquisition.probability, context.generator(), **options)
     if not isinstance(acquisition, UCB):
         return ExactBatch(table, rule, AcquisitionCriterion(acquisition, context), **options)
+    if context.request.n is not None:
+        return ConditionedBatch(table, rule, width, **options)
     if context.dictionary.joins_at_once:
         return ExactBatch(table, rule, UpperBound(width), **options)
     return LazyBatch(table, rule, width, **options)
 
 
+def first_arm(context: BatchContext, candidates: Candidates | None) -> int | None:
+    r"""Return the first pick of a run over arms; None later.
+
+    Args:
+        context: What the batch is picked from.
+        candidates: How often arms may be picked.
+    """
+    row = context.first_row
+    if row is None or candidates is None or candidates.allows(row):
+        return row
+    rows, generator = torch.nonzero(candidates.is_open).squeeze(-1), context.generator()
+    if not len(rows):
+        return None
+    drawn = torch.randint(len(rows), (), generator=generator, device=generator.device)
+    return int(rows[int(drawn)])
+
+
 @begin_batch.register
 def _(domain: Box, context: BatchContext) -> Batch:
-    observations = context.state.observations
-    left = domain.size_of_design - max(context.record.designed, observations.num_observations)
+    if context.request.fixed:
+        domain = domain.with_fixed(context.request.fixed)
+    observations, left = context.state.observations, context.left_of_design(domain)
     if left > 0 or observations.history.num_observations == 0:
         is_initial = left > 0 or observations.num_observations == 0
         return DesignBatch(domain, context, max(1, left), is_initial)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import PosteriorMean
 from botorch.models.model import Model
 from botorch.sampling.pathwise.posterior_samplers import get_matheron_path_model
@@ -18,9 +19,14 @@ from botorch_bkb.acquisition.closed import ClosedMarginals
 from botorch_bkb.acquisition.moments import ClosedModel, Marginals
 from botorch_bkb.acquisition.scores import UpperBound
 from botorch_bkb.batches.batch import Batch
+from botorch_bkb.batches.candidates import OutOfCandidatesError
 from botorch_bkb.batches.context import BatchContext
 from botorch_bkb.domains import Box
 from botorch_bkb.models import DTCGP
+from botorch_bkb.rows import RowIndex
+
+#: Points among which another one is sought where the best one was asked for already.
+MORE = 256
 
 
 class BatchOverBox(Batch):
@@ -53,6 +59,18 @@ class BatchOverBox(Batch):
     def inputs_of(self, rows: Tensor, arms: Tensor) -> Tensor:
         r"""Return the inputs of some picks, which need not be rows of the table."""
         return self.inputs[rows]
+
+    @property
+    def _taken(self) -> list[int]:
+        r"""Rows that may not be picked again."""
+        return [*self.stragglers, *self.picks] if self.context.request.distinct else []
+
+    def _without_taken(self, X: Tensor) -> Tensor:
+        r"""Return those of some inputs that may still be picked, without repetition."""
+        rows = torch.tensor(self._taken, dtype=torch.long, device=X.device)
+        taken = RowIndex(torch.cat([self.inputs[rows], X])).first < len(rows)
+        X = X[~taken[len(rows) :]]
+        return X[RowIndex(X).first == torch.arange(len(X), device=X.device)] if len(X) else X
 
     def _row_of(self, X: Tensor) -> int:
         r"""Return the row that a ``1 x d`` input has, or would have."""
@@ -88,8 +106,20 @@ class DesignBatch(BatchOverBox):
     ) -> None:
         super().__init__(context)
         self._is_initial = is_initial
-        seed = context.state.in_flight.design_seed
-        self._points = domain.design(context.record.designed, size, seed)
+        self._points = self._design(domain, size)
+
+    def _design(self, domain: Box, size: int) -> Tensor:
+        r"""Return the points of the design; where discrete ones repeat, others take their place."""
+        seed = self.context.state.in_flight.design_seed
+        start = self.context.record.designed
+        X = domain.design(start, size, seed)
+        if not self.context.request.distinct or len(self._without_taken(X)) == size:
+            return X
+        more = domain.design(start, MORE * size, seed) if domain.grid is None else domain.grid
+        X = self._without_taken(torch.cat([X, more]))
+        if len(X) < size:
+            raise out_of_points(size, len(X))
+        return X[:size]
 
     @property
     def is_design(self) -> bool:
@@ -98,6 +128,11 @@ class DesignBatch(BatchOverBox):
 
     @property
     def complete(self) -> bool:
+        r"""Whether all points of the design were asked."""
+        return self.exhausted
+
+    @property
+    def exhausted(self) -> bool:
         r"""Whether all points of the design were asked."""
         return self._ended or len(self.picks) >= len(self._points)
 
@@ -179,8 +214,20 @@ class BoxBatch(BatchOverBox):
         if isinstance(acquisition, Greedy) and _coin(seed) < acquisition.probability:
             return self._row_of(self.domain.design(0, 1, seed % 2**31))
         function = acquisition.function(BoxContext(self, seed))
-        X = self.domain.maximise(function, self.starts(), seed)
-        return self._row_of(self.domain.from_unit(X))
+        X = self.domain.from_unit(self.domain.maximise(function, self.starts(), seed))
+        if self._taken and not len(self._without_taken(X)):
+            X = self._another(function, seed)
+        return self._row_of(X)
+
+    def _another(self, function: AcquisitionFunction, seed: int) -> Tensor:
+        r"""Return the best point that is not taken: of all points, or of a design."""
+        domain = self.domain
+        every = domain.design(0, MORE, seed % 2**31) if domain.grid is None else domain.grid
+        X = self._without_taken(every)
+        if not len(X):
+            raise out_of_points(1, 0)
+        values = [function(domain.cube.to_unit(x).unsqueeze(-2)) for x in X.split(MORE)]
+        return X[torch.cat(values).argmax()].unsqueeze(0)
 
     def starts(self) -> Tensor:
         r"""Return where to begin: at the best observed point, and at the previous maximiser."""
@@ -263,6 +310,15 @@ def hallucinated(model: DTCGP, X: Tensor, noise_var: float) -> DTCGP:
     r"""Condition a model on its own means at ``q x d`` points: variances fall, means stay."""
     mean = model.marginals(X)[0].unsqueeze(-1).to(X)
     return model.condition_on_observations(X, mean, noise=torch.full_like(mean, noise_var))
+
+
+def out_of_points(asked: int, left: int) -> OutOfCandidatesError:
+    r"""Return the error for a box that has too few points that are not pending."""
+    return OutOfCandidatesError(
+        f"The box must have {asked} further points that are not pending, got {left}: all others "
+        "are asked for. Tell their results first, ask for fewer points, or pass distinct=False.",
+        left,
+    )
 
 
 def _coin(seed: int) -> float:

@@ -9,11 +9,17 @@ import torch
 
 from botorch_bkb.acquisition import Acquisition
 from botorch_bkb.arms import ArmTable
+from botorch_bkb.batches.candidates import Candidates
 from botorch_bkb.batches.models import BeliefModels
+from botorch_bkb.batches.request import Request
 from botorch_bkb.batches.rule import BatchRule
 from botorch_bkb.dictionaries import DictionaryRule, threshold_of
+from botorch_bkb.domains import Arms, Domain
 from botorch_bkb.state.in_flight import BatchRecord
 from botorch_bkb.state.state import State
+
+#: As many points as the batch rule allows, without conditions.
+ANYTHING = Request()
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +33,8 @@ class BatchContext:
         acquisition: What is maximised.
         dictionary: How the dictionary is chosen.
         rule: When the batch is complete.
+        request: What the user wants of this ask.
+        fits: Whether hyperparameters are fitted.
     """
 
     state: State
@@ -35,6 +43,8 @@ class BatchContext:
     acquisition: Acquisition
     dictionary: DictionaryRule
     rule: BatchRule
+    request: Request = ANYTHING
+    fits: bool = False
 
     @property
     def record(self) -> BatchRecord:
@@ -64,7 +74,8 @@ class BatchContext:
             "stragglers": self.record.stragglers,
             "given_up": self.record.given_up,
             "threshold": threshold.least_score,
-            "ends_uninformed": threshold.ends_batch,
+            # What was asked for by number is evaluated, whatever it teaches.
+            "ends_uninformed": threshold.ends_batch and self.request.n is None,
             "joins": self.dictionary.joins_at_once,
         }
 
@@ -79,6 +90,34 @@ class BatchContext:
         if self.state.history.num_observations or record.stragglers or record.given_up:
             return None
         return int(self.state.table.dictionary[0])
+
+    def left_of_design(self, domain: Domain) -> int:
+        r"""Return how many points of the initial design are to be asked.
+
+        Results that were told, and points that are pending, take the place of points of the design.
+        the first result, a number of points that the user chose is the size of the
+        design.
+        """
+        size, told = domain.size_of_design(self.fits), self.state.observations.num_observations
+        if size and not told and self.request.n is not None:
+            return self.request.n
+        left = size - max(self.record.designed, told + len(self.record.stragglers))
+        return max(0, left if self.request.n is None else min(left, self.request.n))
+
+    def candidates(self, domain: Arms) -> Candidates | None:
+        r"""Return how often arms may be picked; None where there are no limits."""
+        history, first, request = self.state.history, domain.index.first, self.request
+        evaluated = torch.zeros(first.shape, dtype=torch.float64, device=first.device)
+        among = history.rows < len(first)
+        evaluated[history.rows[among]] = history.counts[among]
+        return Candidates.of(
+            first,
+            evaluated=evaluated,
+            max_replicates=domain.max_replicates,
+            taken=self.record.stragglers,
+            distinct=request.distinct,
+            exclude=request.exclude,
+        )
 
     def generator(self) -> torch.Generator:
         r"""Return the batch's own source of randomness."""

@@ -187,6 +187,11 @@ class EliminationBatch(Batch):
         r"""Whether all points of the batch were asked."""
         return len(self.picks) >= self._left
 
+    @property
+    def exhausted(self) -> bool:
+        r"""Whether all points of the batch were asked."""
+        return self.complete
+
     def _choose(self) -> int:
         if self._seen:
             var = self._var

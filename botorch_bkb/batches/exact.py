@@ -101,7 +101,8 @@ class ExactBatch(Batch):
             self._hallucinate(row)
 
     def _choose(self) -> int:
-        return int(self.criterion(self._mean, self._var[: self.num_arms]).argmax())
+        values = self.criterion(self._mean, self._var[: self.num_arms])
+        return int((values if self.candidates is None else self.candidates.among(values)).argmax())
 
     def _score_now(self, row: int) -> float:
         return float(self._var[row]) / self.table.noise_var

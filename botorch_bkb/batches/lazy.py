@@ -81,6 +81,8 @@ class LazyBatch(Batch):
         self.width, self.refreshed = width, 0
         mean, var = table.moments()
         self._mean, self._var = mean[: self.num_arms], var[: self.num_arms]
+        if self.candidates is not None:
+            self._mean = self.candidates.among(self._mean)
         self._hallucination = Hallucination(table)
         self._pool: dict[int, Arm] = {}
         self._heap: list[tuple[float, int]] = []
@@ -131,6 +133,11 @@ class LazyBatch(Batch):
             heapq.heapify(self._heap)
             return
         heapq.heapreplace(self._heap, self._entry(row, arm))
+
+    def _leave_out(self, row: int) -> None:
+        self._mean[row] = self._upper[row] = self._pool[row].mean = -math.inf
+        self._heap = [self._entry(*item) for item in self._pool.items()]
+        heapq.heapify(self._heap)
 
     def _score_now(self, row: int) -> float:
         return self._pool[row].var / self.table.noise_var  # up to date at the top of the heap

@@ -59,16 +59,21 @@ class ThompsonBatch(Batch):
         self._size = 1
 
     def _choose(self) -> int:
-        if not self._drawn:
-            self._drawn = self._maximisers(self._size).tolist()
-            self._size = min(2 * self._size, DRAWS)
-        return self._drawn.pop(0)
+        while True:
+            if not self._drawn:
+                self._drawn = self._maximisers(self._size).tolist()
+                self._size = min(2 * self._size, DRAWS)
+            row = self._drawn.pop(0)
+            if self._may_pick(row):  # else it was picked since, and another draw takes its place
+                return row
 
     def _maximisers(self, n: int) -> Tensor:
         r"""Return the best arms of ``n`` draws, found in one pass over the coordinates."""
         table, generator = self.table, self._generator
         theta = table.draw(n, generator).to(table.X)
-        mean, residual = table.mean(), table.residual()
+        mean, residual = table.mean()[: self.num_arms], table.residual()
+        if self.candidates is not None:
+            mean = self.candidates.among(mean)
         best = torch.full((n,), -torch.inf, dtype=mean.dtype, device=mean.device)
         rows = torch.zeros(n, dtype=torch.long, device=mean.device)
         for block in chunks(self.num_arms, CHUNK):
@@ -123,10 +128,18 @@ class GreedyBatch(Batch):
         self.epsilon, self._generator = epsilon, generator
         mean = table.mean()[: self.num_arms].clone()
         mean[[row for row in self.given_up if row < self.num_arms]] = -torch.inf
-        self._best = int(mean.argmax())
+        self._values = mean if self.candidates is None else self.candidates.among(mean)
+        self._best = int(self._values.argmax())
 
     def _choose(self) -> int:
         device = self._generator.device
         if float(torch.rand((), generator=self._generator, device=device)) >= self.epsilon:
             return self._best
-        return int(torch.randint(self.num_arms, (), generator=self._generator, device=device))
+        rows = None if self.candidates is None else torch.nonzero(self.candidates.is_open)
+        high = self.num_arms if rows is None else len(rows)
+        drawn = int(torch.randint(high, (), generator=self._generator, device=device))
+        return drawn if rows is None else int(rows[drawn])
+
+    def _leave_out(self, row: int) -> None:
+        self._values[row] = -torch.inf
+        self._best = int(self._values.argmax())

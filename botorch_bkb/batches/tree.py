@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from botorch_bkb.batches.box import out_of_points
 from botorch_bkb.batches.context import BatchContext
 from botorch_bkb.batches.leaves import BatchOverTree, Cell
 from botorch_bkb.batches.ranking import Ranking
@@ -80,7 +81,11 @@ class TreeBatch(BatchOverTree):
                 continue
             if splits >= MOST_SPLITS or not self._is_to_be_split(self._cell(number)):
                 self._write()
-                return self._cell(number).row
+                if self._cell(number).row not in self._taken:
+                    return self._cell(number).row
+                if not ranking:
+                    raise out_of_points(1, 0)
+                continue  # as small as cells may be
             if number not in self._ahead:
                 self._write()
                 self._look_ahead(number)
@@ -108,6 +113,8 @@ class TreeBatch(BatchOverTree):
 
     def _is_to_be_split(self, cell: Cell) -> bool:
         is_small = self.width * self._deviation(cell) <= cell.varies
+        # A centre that was asked for already is not asked for again, but one of its children.
+        is_small = is_small or cell.row in self._taken
         return is_small and cell.depth < self.domain.depth_limit
 
     def _split(self, number: int) -> range:

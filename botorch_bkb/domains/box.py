@@ -8,13 +8,15 @@ and dictionaries are kept current for a box as they are for arms.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from botorch.acquisition import AcquisitionFunction
+from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
+from botorch_bkb.designs import size_of_design
 from botorch_bkb.domains.bounded import BoundedDomain
 from botorch_bkb.domains.search import Search
 from botorch_bkb.validation import check_positive_integer
@@ -28,7 +30,7 @@ class Box(BoundedDomain):
         bounds: A ``2 x d`` tensor: the lower and the upper corner. Its dtype and device are used
             throughout.
         num_initial: The number of points of the initial design, scrambled Sobol; ``2 d + 2`` by
-            default.
+            default, but at most 30.
         discrete_dims: Coordinates that take only some values, ``{i: values}``: whole numbers, or
             the codes of categories.
         acquisition_options: Arguments of BoTorch's ``optimize_acqf``: ``num_restarts``,
@@ -63,10 +65,39 @@ class Box(BoundedDomain):
         r"""What maximises acquisition functions over the box."""
         return Search(self.bounds, self.discrete_dims, self.acquisition_options)
 
-    @property
-    def size_of_design(self) -> int:
-        r"""The number of points of the initial design."""
-        return self.num_initial or 2 * self.dim + 2
+    def size_of_design(self, fits: bool) -> int:
+        r"""Return the number of points of the initial design, fitted or not."""
+        return self.num_initial or size_of_design(self.dim)
+
+    def check_context(self, context: Mapping[int, float]) -> None:
+        r"""Raise if coordinates cannot have these values, for one ask."""
+        for i, value in context.items():
+            values = self.search.discrete.get(i)
+            if values is not None and not (values == value).any():
+                raise InputDataError(
+                    f"context must give coordinate {i} one of its values, {values.tolist()}, got "
+                    f"{value}."
+                )
+            if self.search.fixed.get(i, value) != value:
+                raise InputDataError(
+                    f"context must agree with fixed_features, {self.search.fixed[i]} in coordinate "
+                    f"{i}, got {value}: leave it out of one of them."
+                )
+
+    def with_fixed(self, fixed: Mapping[int, float]) -> Box:
+        r"""Return the box with some coordinates fixed at values in units of the box.
+
+        Args:
+            fixed: Values by coordinate.
+        """
+        options = dict(self.acquisition_options or {})
+        options["fixed_features"] = {**(options.get("fixed_features") or {}), **fixed}
+        return replace(self, acquisition_options=options)
+
+    @cached_property
+    def grid(self) -> Tensor | None:
+        r"""All points of the box, ``g x d``; None where they are too many to list."""
+        return self.search.grid()
 
     @property
     def default_width(self) -> float:

@@ -74,6 +74,14 @@ class Domain(ABC):
         r"""Whether the same points are chosen again and again. Over a box they are not."""
         return False
 
+    def size_of_design(self, fits: bool) -> int:
+        r"""Return the number of points asked before the first fit; none by default.
+
+        Args:
+            fits: Whether hyperparameters are fitted.
+        """
+        return 0
+
     @property
     @abstractmethod
     def checksum(self) -> int:

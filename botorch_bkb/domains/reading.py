@@ -2,6 +2,7 @@ r"""Functions that read results: points as rows of the table, rewards and varian
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -176,15 +177,39 @@ def read_rewards(name: str, values: Any, q: int, device: torch.device) -> Tensor
 
 
 def read_variances(values: Any, q: int, device: torch.device) -> Tensor:
-    r"""Convert noise variances to ``q`` positive float64 numbers."""
-    variances = read_rewards("Yvar", values, q, device)
+    r"""Convert noise variances to ``q`` positive float64 numbers, NaN where they are not known.
+
+    Args:
+        values: ``q`` or ``q x 1`` variances, of which some may be None or NaN; None for none.
+        q: The number of results.
+        device: The device of the result.
+    """
+    if values is None:
+        return torch.full((q,), torch.nan, dtype=torch.float64, device=device)
+    if isinstance(values, Sequence) and not isinstance(values, str):
+        values = [_as_number(value) for value in values]
+    try:
+        numbers = torch.as_tensor(values, dtype=torch.float64, device=device)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        numbers = None  # explained below
+    is_known = None if numbers is None else ~numbers.isnan()
+    filled = values if numbers is None else numbers.nan_to_num(nan=1.0, posinf=math.inf)
+    variances = read_rewards("Yvar", filled, q, device)
+    assert is_known is not None
     check_variances("Yvar", variances)
     if (variances == 0).any():
         raise InputDataError(
             "Yvar must be positive, got 0: use a small variance such as 1e-6 times that of the "
             "rewards for observations without noise."
         )
-    return variances
+    return torch.where(is_known.reshape(q), variances, torch.nan)
+
+
+def _as_number(value: Any) -> Any:
+    r"""Return NaN for None, also inside a list of one, and anything else as it is."""
+    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 1:
+        return [_as_number(value[0])]
+    return math.nan if value is None else value
 
 
 def check_ratio(variances: Tensor, noise_var: float) -> None:
@@ -194,9 +219,10 @@ def check_ratio(variances: Tensor, noise_var: float) -> None:
         variances: ``q`` noise variances of results.
         noise_var: The noise variance of the belief, in the same units.
     """
-    if len(variances) and float(variances.min()) < SMALLEST_RATIO * noise_var:
+    least = float(variances.nan_to_num(nan=math.inf).min()) if len(variances) else math.inf
+    if least < SMALLEST_RATIO * noise_var:
         raise InputDataError(
             f"Yvar must be at least {SMALLEST_RATIO:g} of the noise variance of the belief, "
-            f"{noise_var:g}, got {float(variances.min()):g}: use a larger variance for results "
+            f"{noise_var:g}, got {least:g}: use a larger variance for results "
             "without noise, such as 1e-6 times that of the rewards."
         )

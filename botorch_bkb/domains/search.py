@@ -49,6 +49,8 @@ RESERVED = {"acq_function", "acq_function_sequence", "bounds", "q", "sequential"
 MEMBERS, POLISHING = 3, 20
 #: Points drawn per point of a design under constraints that are not linear.
 TRIES = 1000
+#: The largest number of points of a box that are listed.
+MOST_POINTS = 2**16
 
 Linear = tuple[Tensor, Tensor, float]
 
@@ -366,6 +368,17 @@ class Search:
                 "constraints."
             )
         return X[start:wanted]
+
+    def grid(self) -> Tensor | None:
+        r"""Return all allowed points, ``g x d`` in the box; None where they are too many."""
+        d = self.bounds.shape[-1]
+        values = {
+            **self.discrete,
+            **{i: self.bounds.new_tensor([v]) for i, v in self.fixed.items()},
+        }
+        if len(values) < d or math.prod(map(len, values.values())) > MOST_POINTS:
+            return None
+        return self._feasible(torch.cartesian_prod(*(values[i] for i in range(d))).reshape(-1, d))
 
     def _polytope(self, n: int, seed: int) -> Tensor:
         fixed = [

@@ -3,6 +3,7 @@ r"""``Suggestion``: the points that an optimizer asks to be evaluated."""
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import SupportsIndex
 
@@ -21,6 +22,8 @@ class Suggestion:
             expected, since the point would teach too little (``on_uninformative="skip"``).
         informative: ``q`` booleans: whether a result would teach more than the information
             threshold. Without a threshold all are True.
+        beyond: ``q`` booleans: whether a point lies beyond the batch rule, and so beyond its
+            guarantee. Such points are asked only where their number was given.
 
     Example:
         Results that arrive one by one are told with parts of the suggestion:
@@ -35,11 +38,14 @@ class Suggestion:
     indices: Tensor | None
     ids: tuple[int, ...]
     informative: Tensor = field(default=None)  # type: ignore[assignment]  # set below
+    beyond: Tensor = field(default=None)  # type: ignore[assignment]  # set below
 
     def __post_init__(self) -> None:
+        every = torch.ones(len(self.ids), dtype=torch.bool, device=self.X.device)
         if self.informative is None:
-            every = torch.ones(len(self.ids), dtype=torch.bool, device=self.X.device)
             object.__setattr__(self, "informative", every)
+        if self.beyond is None:
+            object.__setattr__(self, "beyond", ~every)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -51,4 +57,16 @@ class Suggestion:
         rows = torch.arange(len(self), device=self.X.device)[part]
         indices = None if self.indices is None else self.indices[rows]
         ids = tuple(self.ids[i] for i in rows.tolist())
-        return Suggestion(self.X[rows], indices, ids, self.informative[rows])
+        return Suggestion(self.X[rows], indices, ids, self.informative[rows], self.beyond[rows])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Suggestion]) -> Suggestion:
+        r"""Return the points of several suggestions of one optimizer as one, at least one."""
+        indices = [part.indices for part in parts if part.indices is not None]
+        return cls(
+            torch.cat([part.X for part in parts]),
+            torch.cat(indices) if indices else None,
+            tuple(id_ for part in parts for id_ in part.ids),
+            torch.cat([part.informative for part in parts]),
+            torch.cat([part.beyond for part in parts]),
+        )

@@ -48,10 +48,10 @@ class BKBSampler(BaseSampler):
     r"""An Optuna sampler that runs an algorithm of this package.
 
     The sampler samples jointly the parameters that all finished trials have in common. It samples
-    other parameters at random, for example conditional ones. While a batch is closed, it samples
-    all parameters at random. It learns from all finished trials of the study, including those that
-    it did not suggest. Pruned and failed trials are given up. A new sampler on a stored study
-    learns from all its trials, but its random state starts anew.
+    other parameters at random, for example conditional ones. While a batch is closed, trials in
+    parallel get points beyond the batch rule. It learns from all finished trials of the study,
+    including those that it did not suggest. Pruned and failed trials are given up. A new sampler on
+    a stored study learns from all its trials, but its random state starts anew.
 
     The guarantees in the docstring of each algorithm hold for the box of the common parameters.
     Random samples and all defaults are heuristic. The kernel sees categories as numbers, in the
@@ -128,7 +128,7 @@ class BKBSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        r"""Return the next point, or an empty dictionary while the batch is closed."""
+        r"""Return the next point, beyond the batch rule while the batch is closed."""
         self._raise_error_if_multi_objective(study)
         if not search_space:
             return {}
@@ -138,9 +138,9 @@ class BKBSampler(BaseSampler):
             self._catch_up(study)
             assert self._optimizer is not None
             try:
-                suggestion = self._optimizer.ask(1)
-            except BatchCompleteError:
-                return {}
+                suggestion = self._optimizer.ask(at_most=1)
+            except BatchCompleteError:  # parallel trials: better than a random point
+                suggestion = self._optimizer.ask(1, distinct=False)
             point = self._space.decode(suggestion.X[0])
             self._asked[trial.number] = suggestion.ids[0], point
             return point

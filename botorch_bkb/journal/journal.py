@@ -160,17 +160,18 @@ class Journal(JournalReader):
 
     # ------------------------------------------------------------------ writing
 
-    def ask(self, requested: int | None, asked: Sequence[Asked]) -> None:
+    def ask(self, requested: int | None, asked: Sequence[Asked], *, fills: bool = False) -> None:
         r"""Record suggestions; must be called before any of them is evaluated.
 
         Args:
             requested: The number of points requested; None for a whole batch.
             asked: The points suggested, possibly none.
+            fills: Whether these points were asked beyond the batch rule.
         """
         # Flushed to the disk only with the first outcome: until then no evaluation can be lost.
         with self._transaction():
             self._append("suggestions", asked)
-            self._event("ask", requested, [a.suggestion for a in asked])
+            self._event("fill" if fills else "ask", requested, [a.suggestion for a in asked])
 
     def outcomes(self, outcomes: Sequence[Outcome], told: Sequence[int] = ()) -> None:
         r"""Record outcomes; after the return they survive the end of the process.

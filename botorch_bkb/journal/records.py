@@ -6,12 +6,17 @@ from typing import NamedTuple
 
 
 class Event(NamedTuple):
-    r"""A call to the optimizer: an ask, a tell or a restart."""
+    r"""A call to the optimizer: an ask, a fill (beyond the batch rule), a tell or a restart."""
 
     event: int
     kind: str
     requested: int | None
     members: tuple[int, ...]
+
+    @property
+    def asks(self) -> bool:
+        r"""Whether points were asked for, within or beyond the batch rule."""
+        return self.kind in ("ask", "fill")
 
 
 class Asked(NamedTuple):
@@ -22,6 +27,7 @@ class Asked(NamedTuple):
     arm: int | None
     id: int
     batch: int
+    beyond: int = 0
 
 
 class Outcome(NamedTuple):

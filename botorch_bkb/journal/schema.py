@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 #: The version of the file format.
-VERSION = 4
+VERSION = 5
 #: The SQLite application id that marks a file as a journal.
 APPLICATION = 0x424B_424A
 PAGE_SIZE = 4096
@@ -22,7 +22,9 @@ TABLES: dict[str, dict[str, str]] = {
     # The calls to the optimizer, in order. Replaying them reproduces its state.
     "events": {
         "event": "INTEGER PRIMARY KEY",
-        "kind": "TEXT",  # ask, tell, or restart (all members were told to a new optimizer)
+        # ask; fill (exactly so many points, beyond the batch rule); tell; or restart (all members
+        # were told to a new optimizer)
+        "kind": "TEXT",
         "requested": "INTEGER",  # number of points; for a restart, the number of the next point
         "members": "BLOB",  # numbers of the suggestions asked or told, int64
         "time": "REAL",
@@ -33,6 +35,7 @@ TABLES: dict[str, dict[str, str]] = {
         "arm": "INTEGER",  # row in the arms; null over a box
         "id": "INTEGER",  # the optimizer's id for it; -1 if no result is expected
         "batch": "INTEGER",
+        "beyond": "INTEGER",  # 1 if the point lies beyond the batch rule
     },
     "outcomes": {
         "suggestion": "INTEGER PRIMARY KEY",

@@ -53,6 +53,7 @@ def fit_hyperparameters(
     seed: int,
     last: Hyperparameters | None = None,
     afresh: bool = False,
+    known: Tensor | None = None,
 ) -> Hyperparameters | None:
     r"""Maximise the sparse marginal likelihood of all pulls, at the cost of distinct inputs.
 
@@ -69,11 +70,13 @@ def fit_hyperparameters(
         seed: Seed for the restarts of a failed fit.
         last: The results of the last fit, if there was one.
         afresh: Whether to fit from the initial values, too, and to take the better result.
+        known: ``n`` noise variances of rows where they are known, in units of the rewards, and
+            zeros elsewhere, where the noise is fitted to other rows.
 
     Returns:
         The new hyperparameters, or None with a warning where fitting failed.
     """
-    data = X, history, dictionary, start, fit_kernel, fit_noise
+    data = X, history, dictionary, start, fit_kernel, fit_noise, known
     with torch.inference_mode(False), torch.enable_grad():
         direct = DirectFit.of(*data)
         try:
@@ -165,6 +168,27 @@ class Fit(ABC, Generic[Position]):
         r"""Give the modules their values at a position."""
 
 
+def in_model(known: Tensor | None, units: RewardUnits) -> Tensor | None:
+    r"""Return known noise variances in the model's units."""
+    return None if known is None else known * units.variance_to_model(1.0)
+
+
+def repeats_of(
+    history: History, known: Tensor | None, units: RewardUnits
+) -> tuple[float, float]:
+    r"""Return the pulls beyond the first of each row whose noise is fitted, and their deviations.
+
+    Args:
+        history: The rewards.
+        known: Noise variances of rows where they are known, and zeros elsewhere.
+        units: The units of the rewards.
+    """
+    counts, deviations = history.weights - 1, history.deviations
+    if known is not None:
+        counts, deviations = counts[known == 0], deviations[known == 0]
+    return float(counts.sum()), units.variance_to_model(float(deviations.sum()))
+
+
 class DirectFit(Fit[Array]):
     r"""A fit of a kernel with a closed form, without a model.
 
@@ -182,6 +206,7 @@ class DirectFit(Fit[Array]):
         start: Hyperparameters,
         fit_kernel: bool,
         fit_noise: bool,
+        known: Tensor | None,
     ) -> DirectFit | None:
         r"""Return the fit, or None if it is not covered; see :func:`fit_hyperparameters`."""
         kernel = start.kernel.train().requires_grad_(fit_kernel)
@@ -191,10 +216,12 @@ class DirectFit(Fit[Array]):
         if fit_noise:
             fit.noise = get_gaussian_likelihood_with_lognormal_prior().double().noise_covar
             fit.noise.noise = max(start.noise_var, LEAST_NOISE)
-            deviations = units.variance_to_model(float(history.deviations.sum()))
-            repeats = float((history.weights - 1).sum()), deviations
+            known = in_model(known, units)
+            repeats = repeats_of(history, known, units)
+            if known is not None:
+                variances = torch.where(known > 0, 0.0, variances)
         else:
-            variances = start.noise_var * variances
+            variances, known = start.noise_var * variances, None
         is_exact = len(dictionary) == len(X)
         posterior = read_parts(
             kernel,
@@ -205,6 +232,7 @@ class DirectFit(Fit[Array]):
             variances,
             points=None if is_exact else X[dictionary],
             repeats=repeats,
+            known=known,
         )
         if posterior is None:
             return None
@@ -260,6 +288,7 @@ class FitOfModel(Fit[dict[str, Any]]):
         start: Hyperparameters,
         fit_kernel: bool,
         fit_noise: bool,
+        known: Tensor | None,
     ) -> None:
         units, double = start.units, deepcopy(start.kernel).double().train()
         super().__init__(history, start, double.requires_grad_(fit_kernel), fit_noise)
@@ -268,8 +297,9 @@ class FitOfModel(Fit[dict[str, Any]]):
         parts["dictionary"] = dictionary
         model: DTCGP
         if fit_noise:
-            deviations = units.variance_to_model(float(history.deviations.sum()))
-            model = ReplicatedDTCGP(X.double(), Y, history.weights, deviations, **parts)
+            known = in_model(known, units)
+            _, deviations = repeats_of(history, known, units)
+            model = ReplicatedDTCGP(X.double(), Y, history.weights, deviations, known, **parts)
             self.noise = model.likelihood
             self.noise.noise = max(start.noise_var, LEAST_NOISE)
         else:

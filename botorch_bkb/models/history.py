@@ -148,6 +148,27 @@ class History:
             lost=self.lost + float(self.weights[dropped].sum()),
         )
 
+    def combined(self, other: History, noise_var: float) -> History:
+        r"""Return the pulls of this history and those of another with variances of their own.
+
+        Args:
+            other: A history with the weights ``1 / v`` of its pulls.
+            noise_var: ``lambda``, in units of the rewards.
+        """
+        return self._merged(other.relative_to(noise_var))
+
+    def relative_to(self, noise_var: float) -> History:
+        r"""Return a history with weights ``1 / v`` as one with weights ``lambda / v``."""
+        return replace(
+            self, weights=noise_var * self.weights, deviations=noise_var * self.deviations
+        )
+
+    def beside(self, other: History) -> History:
+        r"""Return the entries of two histories one after another; rows may occur twice."""
+        names = ("rows", "counts", "weights", "means", "deviations")
+        columns = {name: torch.cat([getattr(self, name), getattr(other, name)]) for name in names}
+        return replace(self, **columns)
+
     def standardisation(self) -> RewardUnits:
         r"""Return the units in which rewards have mean zero and variance one.
 

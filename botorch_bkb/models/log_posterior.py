@@ -34,6 +34,7 @@ class LogPosterior:
         X: ``n x d`` inputs that the kernel reads, float64.
         targets: ``n`` targets, float64.
         variances: ``n`` noise variances, or the factors of ``noise``.
+        known: Where noise variances are known although ``noise`` is fitted to others, else zero.
         points: ``m x d`` inputs of the dictionary; None for the exact process.
         blocks: The kernel.
         repeats: The number of pulls beyond the first of each input, and their squared deviations.
@@ -49,8 +50,10 @@ class LogPosterior:
     points: Tensor | None
     blocks: KernelBlocks
     repeats: tuple[float, float]
+    known: Tensor | None = None
 
     def __post_init__(self) -> None:
+        self._known = None if self.known is None else self.known.cpu().numpy()
         self._few = FewObservations.of(self.profile, self.X) if self.points is None else None
         self._targets, self._variances = self.targets.cpu().numpy(), self.variances.cpu().numpy()
         if self.variances.stride(-1) == 0:  # the same for all rows
@@ -70,6 +73,8 @@ class LogPosterior:
         """
         kernel, rest = values[: len(self.kernel)], iter(values[len(self.kernel) :])
         noise = self._variances if self.noise is None else self._variances * next(rest)
+        if self._known is not None:
+            noise = noise + self._known
         residual = self._targets if self.constant is None else self._targets - next(rest)
         total, gradients, by_target, by_variance = self._evidence(kernel, residual, noise)
         if self.noise is not None:

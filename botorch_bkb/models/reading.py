@@ -42,10 +42,13 @@ def read_model(mll: Any) -> LogPosterior | None:
         noise = likelihood.noise_covar
         counts = getattr(likelihood, "counts", None)
         variances = targets.new_ones(()).expand_as(targets) if counts is None else 1 / counts
-    repeats = (0.0, 0.0)
+    repeats, known = (0.0, 0.0), None
     if counts is not None:
         (within,) = model.added_loss_terms()
-        repeats = (float((counts - 1).sum()), within.deviations)
+        repeats = (float(likelihood.repeats), within.deviations)
+        if (likelihood.known > 0).any():
+            known = likelihood.known.double()
+            variances = torch.where(known > 0, 0.0, variances)  # the factors of the fitted noise
     return read_parts(
         model.covar_module,
         model.mean_module,
@@ -55,6 +58,7 @@ def read_model(mll: Any) -> LogPosterior | None:
         variances.double(),
         points=None if model._is_exact_at(indices, X) else X[indices],
         repeats=repeats,
+        known=known,
         owner=model,
     )
 
@@ -68,6 +72,7 @@ def read_parts(
     variances: Tensor,
     points: Tensor | None,
     repeats: tuple[float, float],
+    known: Tensor | None = None,
     owner: Module | None = None,
 ) -> LogPosterior | None:
     r"""Return the log posterior of the hyperparameters of some modules, or None if not covered.
@@ -81,6 +86,7 @@ def read_parts(
         variances: ``n`` noise variances, or factors of the noise variance that is fitted.
         points: ``m x d`` inputs of the dictionary; None for the exact process.
         repeats: The number of pulls beyond the first of each input, and their squared deviations.
+        known: Where noise variances are known although the noise is fitted to others, else zero.
         owner: A module that has all these modules and maybe others.
     """
     form = closed_form(kernel)
@@ -97,6 +103,7 @@ def read_parts(
         points=None if points is None else form.read(points),
         blocks=KernelBlocks(kernel, (), form.profile),
         repeats=repeats,
+        known=known,
     )
     owners = [m for m in (kernel, mean, noise) if m is not None] if owner is None else [owner]
     return posterior if _covers(posterior, owners) else None

@@ -8,13 +8,16 @@ from these means. The log density of all pulls is that of the means, with noise 
 
     - 1/2 sum_i (c_i - 1) log lambda - s / (2 lambda) + const
 
-So the cost of a fitting step depends on the number of distinct inputs, not of pulls.
+So the cost of a fitting step depends on the number of distinct inputs, not of pulls. Pulls whose
+noise variances are known are rows of their own, with these variances. They do not inform ``lambda``
+directly, but through the function that all pulls share.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from botorch.models.utils.gpytorch_modules import get_gaussian_likelihood_with_lognormal_prior
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.mlls import AddedLossTerm
@@ -31,17 +34,26 @@ class ReplicatedGaussianLikelihood(GaussianLikelihood):
 
     Args:
         counts: ``n`` numbers of pulls, one per row of the training data.
+        known: ``n`` noise variances of rows where they are known, and zeros elsewhere; by default
+            none is.
     """
 
-    def __init__(self, counts: Tensor) -> None:
+    def __init__(self, counts: Tensor, known: Tensor | None = None) -> None:
         super().__init__()
         self.noise_covar = get_gaussian_likelihood_with_lognormal_prior().noise_covar
         self.register_buffer("counts", counts)
+        self.register_buffer("known", torch.zeros_like(counts) if known is None else known)
+
+    @property
+    def repeats(self) -> Tensor:
+        r"""The number of pulls beyond the first of each row whose noise is fitted, summed."""
+        return torch.where(self.known > 0, 0.0, self.counts - 1).sum()
 
     def _shaped_noise_covar(self, base_shape: Size, *params: Any, **kwargs: Any) -> LinearOperator:
         if base_shape[-1:] != self.counts.shape:
             return super()._shaped_noise_covar(base_shape, *params, **kwargs)
-        return DiagLinearOperator((self.noise / self.counts).expand(base_shape))
+        noise = torch.where(self.known > 0, self.known, self.noise / self.counts)
+        return DiagLinearOperator(noise.expand(base_shape))
 
 
 class WithinReplicates(AddedLossTerm):
@@ -58,8 +70,7 @@ class WithinReplicates(AddedLossTerm):
     def loss(self, *params: Any) -> Tensor:
         r"""Return the value of the term, to be added to the log marginal likelihood."""
         noise = self.likelihood.noise.squeeze(-1)
-        repeats = (self.likelihood.counts - 1).sum()
-        return -0.5 * (repeats * noise.log() + self.deviations / noise)
+        return -0.5 * (self.likelihood.repeats * noise.log() + self.deviations / noise)
 
 
 class ReplicatedDTCGP(DTCGP):
@@ -70,13 +81,20 @@ class ReplicatedDTCGP(DTCGP):
         train_Y: ``n x 1`` means of the pulls of each input.
         counts: ``n`` numbers of pulls.
         deviations: Sum of squared deviations of all pulls from their means.
+        known: ``n`` noise variances of rows where they are known, and zeros elsewhere.
         kwargs: Further arguments of :class:`DTCGP`.
     """
 
     def __init__(
-        self, train_X: Tensor, train_Y: Tensor, counts: Tensor, deviations: float, **kwargs: Any
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        counts: Tensor,
+        deviations: float,
+        known: Tensor | None = None,
+        **kwargs: Any,
     ) -> None:
-        likelihood = ReplicatedGaussianLikelihood(counts)
+        likelihood = ReplicatedGaussianLikelihood(counts, known)
         super().__init__(train_X, train_Y, likelihood=likelihood, **kwargs)
         within = WithinReplicates(likelihood, deviations)
         self.register_added_loss_term("replicates")  # type: ignore[operator]

@@ -17,6 +17,7 @@ from botorch.models.utils.gpytorch_modules import (
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from botorch_bkb.designs import size_of_design
 from botorch_bkb.models.fitting import fit_hyperparameters
 from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import Hyperparameters
@@ -188,7 +189,7 @@ class Surrogate:
         Args:
             dim: The number of input dimensions.
         """
-        return 2 * (dim + 1)
+        return size_of_design(dim)
 
     def next_fit(self, num_observations: int, num_rows: int) -> int:
         r"""Return the number of observations at the fit that follows one to so many.
@@ -242,6 +243,7 @@ class Surrogate:
         seed: int,
         last: Hyperparameters | None = None,
         afresh: bool = False,
+        known: Tensor | None = None,
     ) -> Hyperparameters | None:
         r"""Maximise the sparse marginal likelihood of all pulls, at the cost of distinct inputs.
 
@@ -253,6 +255,8 @@ class Surrogate:
             seed: Seed for the restarts of a failed fit.
             last: The results of the last fit, if there was one.
             afresh: Whether to fit from the initial values, too, and to take the better result.
+            known: Noise variances of rows where they are known, in units of the rewards, and zeros
+                elsewhere, where the noise is fitted to the others.
 
         Returns:
             The new hyperparameters, or None with a warning where fitting failed.
@@ -269,6 +273,7 @@ class Surrogate:
             seed=seed,
             last=last,
             afresh=afresh,
+            known=known,
         )
 
 

@@ -1,5 +1,6 @@
 r"""Optimizers: ask, tell and best, and the algorithms as combinations of parts."""
 
+from botorch_bkb.batches import OutOfCandidatesError
 from botorch_bkb.domains import Suggestion
 from botorch_bkb.optimizers.algorithms import (
     ALGORITHMS,
@@ -48,6 +49,7 @@ __all__ = [
     "FinishedError",
     "MiniGPUCB",
     "Optimizer",
+    "OutOfCandidatesError",
     "Parts",
     "Suggestion",
 ]

@@ -20,7 +20,7 @@ INSTEAD: dict[str, str] = {
         "rewards are maximised, negate them to minimise.",
     ),
     **dict.fromkeys(
-        ("q", "batch_size"), "ask(n) gives at most n points, and max_batch_size bounds every batch."
+        ("q", "batch_size"), "ask(n) gives n points, and max_batch_size bounds other batches."
     ),
     **dict.fromkeys(
         ("num_restarts", "raw_samples"), "it belongs into acquisition_options, a dict."

@@ -10,7 +10,7 @@ from botorch.exceptions.errors import InputDataError, UnsupportedError
 from torch import Tensor
 
 from botorch_bkb.arms import ArmTable
-from botorch_bkb.batches import Batch, BatchContext, BeliefModels
+from botorch_bkb.batches import Batch, BatchContext, BeliefModels, Elimination, Request
 from botorch_bkb.dictionaries import RidgeLeverageSampling
 from botorch_bkb.domains import Arms, Domain, PartitionTree, Suggestion, Tree
 from botorch_bkb.models import DTCGP
@@ -142,10 +142,16 @@ class OptimizerBase:
     @property
     def pending(self) -> Suggestion:
         r"""The points asked and not told."""
-        rows = self._state.in_flight.rows
-        of_table = torch.tensor(list(rows.values()), dtype=torch.long, device=self.device)
-        X = self._state.observations.inputs(self.domain.index.X, of_table)
-        return Suggestion(X, self.domain.indices(of_table), tuple(rows))
+        pending = self._state.in_flight.pending
+        rows, beyond = (
+            torch.tensor(values, device=self.device, dtype=dtype)
+            for values, dtype in (
+                ([point.row for point in pending.values()], torch.long),
+                ([point.beyond for point in pending.values()], torch.bool),
+            )
+        )
+        X = self._state.observations.inputs(self.domain.index.X, rows)
+        return Suggestion(X, self.domain.indices(rows), tuple(pending), beyond=beyond)
 
     @property
     def num_observations(self) -> int:
@@ -194,6 +200,15 @@ class OptimizerBase:
         return self.parts.model.noise_is_fixed or self._state.model.noise_known is not None
 
     @property
+    def can_exceed_batches(self) -> bool:
+        r"""Whether points beyond the batch rule can be asked for without harm.
+
+        The sizes of batches with elimination are fixed, and points that would teach too little are
+        not to be paid for.
+        """
+        return not (isinstance(self.parts.batch, Elimination) or self.parts.threshold.ends_batch)
+
+    @property
     def norm_bound(self) -> float:
         r"""``F``, as doubled so far, in the model's units."""
         return self._state.confidence.norm_bound
@@ -224,8 +239,15 @@ class OptimizerBase:
         self._state = replace(state, table=table.log)
         self._cached_table, self._cached_batch = table, batch
 
-    def _context(self, state: State) -> BatchContext:
+    def _context(self, state: State, request: Request | None = None) -> BatchContext:
         parts = self.parts
         return BatchContext(
-            state, self._table(), self._models, parts.acquisition, parts.dictionary, parts.batch
+            state,
+            self._table(),
+            self._models,
+            parts.acquisition,
+            parts.dictionary,
+            parts.batch,
+            request or Request(),
+            parts.model.fits,
         )

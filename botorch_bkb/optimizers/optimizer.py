@@ -17,7 +17,7 @@ from botorch.exceptions.errors import InputDataError, UnsupportedError
 from torch import Tensor
 
 from botorch_bkb.acquisition import Acquisition, as_acquisition
-from botorch_bkb.batches import Batch, BatchRule, OneAtATime
+from botorch_bkb.batches import Batch, BatchRule, OneAtATime, Request
 from botorch_bkb.batches.begin import begin_batch, highest_bound
 from botorch_bkb.belief import chunks
 from botorch_bkb.confidence import Confidence
@@ -26,7 +26,12 @@ from botorch_bkb.domains import Arms, Domain, Suggestion
 from botorch_bkb.domains.reading import check_arms, check_ratio, read_rewards, read_variances
 from botorch_bkb.models import Surrogate
 from botorch_bkb.optimizers.arguments import explains_unknown_arguments
-from botorch_bkb.optimizers.asking import suggest, with_new_rows
+from botorch_bkb.optimizers.asking import (
+    check_enough,
+    read_request,
+    suggest,
+    with_new_rows,
+)
 from botorch_bkb.optimizers.base import OptimizerBase
 from botorch_bkb.optimizers.elimination import (
     best_survivor,
@@ -42,7 +47,6 @@ from botorch_bkb.optimizers.tables import build_table, compacted, moved
 from botorch_bkb.optimizers.telling import absorb, with_known_noise
 from botorch_bkb.state.observations import Results
 from botorch_bkb.state.state import State
-from botorch_bkb.validation import check_positive_integer
 
 #: Results whose information is judged at a time.
 BLOCK = 1024
@@ -166,45 +170,109 @@ class Optimizer(OptimizerBase):
     # ------------------------------------------------------------------ ask
 
     @torch.no_grad()
-    def ask(self, n: int | None = None) -> Suggestion:
-        r"""Return the next points of the batch.
+    def ask(
+        self,
+        n: int | None = None,
+        *,
+        at_most: int | None = None,
+        distinct: bool | None = None,
+        exclude: Tensor | Sequence[int] = (),
+        context: Mapping[int, float] | None = None,
+    ) -> Suggestion:
+        r"""Return the next points: as many as the batch rule allows, or exactly ``n``.
 
-        Asking again without telling continues the same batch. After a tell a new batch begins, in
-        which points still pending count as picked.
+        Without arguments, asking again without telling continues the same batch. After a tell a new
+        batch begins, in which points still pending count as picked. With any argument but
+        ``at_most`` the points are a batch of their own, in which pending points count as picked.
+
+        Points beyond the batch rule are marked in ``suggestion.beyond``. Confidence bounds with a
+        guarantee lose it there. Over arms, and over a box in any case, a batch of ``n`` points is
+        conditioned exactly: a pick lowers all variances as its result will, also where the
+        dictionary explains nothing. Points that teach less than an information threshold are asked
+        all the same, and marked in ``suggestion.informative``.
 
         Args:
-            n: The number of points; the rest of the batch by default. The batch rule may allow
-                fewer.
+            n: The number of points, whatever the batch rule says. Before the first result, they are
+                the initial design.
+            at_most: The largest number of points, where the batch rule decides.
+            distinct: Whether no candidate is asked twice, or while it is pending. By default where
+                ``n`` is given.
+            exclude: Rows of the arms, or inputs, that are left out of this ask.
+            context: Coordinates of a box that are fixed for this ask, ``{i: value}``, in units of
+                the box.
 
         Raises:
-            BatchCompleteError: The batch is complete: tell results first.
+            BatchCompleteError: The batch is complete: tell results first, or pass ``n``.
+            OutOfCandidatesError: There are fewer candidates than ``n``, or none.
             ConvergedError: The next point would teach too little
                 (``on_uninformative="stop"``).
             FinishedError: All batches are complete (:class:`BatchedElimination`).
+
+        Example:
+            >>> import torch
+            >>> from botorch_bkb import BBKB
+            >>> optimizer = BBKB(torch.rand(500, 3, dtype=torch.float64), seed=0)
+            >>> plate = optimizer.ask(96)
+            >>> len(plate), len(plate.indices.unique())
+            (96, 96)
+            >>> box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+            >>> BBKB(bounds=box, seed=0).ask(3, context={1: 0.25}).X[:, 1].tolist()
+            [0.25, 0.25, 0.25]
         """
-        check_positive_integer("n", n)
+        request = read_request(self.parts, n, at_most, distinct, exclude, context)
         check_unfinished(self.parts, self._state)
-        state, batch = self._current_batch()
-        if batch.complete:
+        if request.n is None:
+            return self._ask(request)
+        before = self._state
+        parts: list[Suggestion] = []
+        try:
+            while request.n:
+                parts.append(self._ask(request))
+                request = replace(request, n=request.n - len(parts[-1]))
+        except BaseException:  # nothing of it has happened
+            self._state, self._cached_table, self._cached_batch = before, None, None
+            raise
+        return parts[0] if len(parts) == 1 else Suggestion.joined(parts)
+
+    def _ask(self, request: Request) -> Suggestion:
+        r"""Return points of one batch: all that are wanted, or those of a design before them."""
+        state, batch = self._current_batch(request)
+        check_enough(self.domain, batch, request)
+        if batch.exhausted or (batch.complete and request.n is None):
             self._cached_table, self._cached_batch = batch.table, batch
-            raise BatchCompleteError(
-                f"The batch is complete: {len(state.in_flight.pending)} points wait for their "
-                "results. Tell some of them first (`pending` has them), then ask again."
-            )
+            raise self._completed(batch, request)
         start, added = len(batch.picks), len(batch.added)
-        while not batch.complete and (n is None or len(batch.picks) < start + n):
+        beyond: list[bool] = []
+        while not batch.exhausted and request.wants_more(len(beyond), batch.complete):
+            beyond.append(batch.complete)
             batch.pick()
         state = with_new_rows(state, batch, added)
         picks, threshold = batch.picks[start:], self.parts.threshold
-        skips = threshold.ends_batch and not batch.informative[-1]
+        skips = batch.ends_uninformed and not batch.informative[-1]
         if skips and threshold.on_uninformative == "stop":
             picks = picks[:-1]
             if not picks:
                 self._commit(state, batch.table)
                 raise self._convergence()
-        state, suggestion = suggest(self.domain, state, batch, start, picks, skips)
-        self._commit(state, batch.table, None if skips else batch)
+        ends = skips or not request.goes_on
+        state, suggestion = suggest(
+            self.domain, state, batch, start, picks, beyond, skips=skips, ends_batch=ends
+        )
+        self._commit(state, batch.table, None if ends else batch)
         return suggestion
+
+    def _completed(self, batch: Batch, request: Request) -> BatchCompleteError | InputDataError:
+        r"""Return the error that says why the batch has no further point."""
+        if request.n is not None:
+            return InputDataError(
+                f"The batch has {len(batch.picks)} of {request.n} further points: its size is "
+                "fixed. Call ask() for the rest of it, or ask(at_most=n)."
+            )
+        waiting = len(self._state.in_flight.pending)
+        return BatchCompleteError(
+            f"The batch is complete: {waiting} points wait for their results. Tell some of them "
+            "first (`pending` has them), then ask again. Or ask(n) for n points beyond the rule."
+        )
 
     def _convergence(self) -> BatchCompleteError | ConvergedError:
         r"""Return the error that says that nothing is left to ask: for now, or at all."""
@@ -216,8 +284,8 @@ class Optimizer(OptimizerBase):
             )
         return ConvergedError(Convergence(self.parts.threshold.epsilon, self.gap(), self.width_now))
 
-    def _current_batch(self) -> tuple[State, Batch]:
-        r"""Return the batch being asked, and the state that knows of it.
+    def _current_batch(self, request: Request) -> tuple[State, Batch]:
+        r"""Return the batch being asked, or one of its own, and the state that knows of it.
 
         The caches are emptied: picks may add rows to the table, and after an interrupt no table may
         be left that the state does not know of.
@@ -225,6 +293,8 @@ class Optimizer(OptimizerBase):
         if not self._state.dictionary.is_current:
             self._commit(*self._updater.update(self._state, self._take_table()))
         state = self._state
+        if not request.goes_on:
+            state = replace(state, in_flight=state.in_flight.without_batch())
         if state.in_flight.batch is None:
             width = self.parts.width_now(state, self._table())
             generator = self._generator
@@ -235,7 +305,7 @@ class Optimizer(OptimizerBase):
             self._state, self._cached_batch = state, None
         batch, self._cached_batch = self._cached_batch, None
         if batch is None:
-            context = self._context(state)
+            context = self._context(state, request)
             batch = begin_batch(self.domain, context)
             batch.follow(context.record.picks)
         self._cached_table = None
@@ -253,9 +323,10 @@ class Optimizer(OptimizerBase):
             points: A suggestion or part of one, ``q`` rows of the arms, or ``q x d`` inputs, which
                 need not be arms.
             Y: ``q`` or ``q x 1`` rewards.
-            Yvar: ``q`` or ``q x 1`` noise variances, where they are known. If ``noise_var`` is
-                fitted, they must come with the first results. Their mean then becomes
-                ``noise_var``.
+            Yvar: ``q`` or ``q x 1`` noise variances. They may be known for some results only: None
+                or NaN stands for the others, which have the noise variance that is given or fitted.
+                If all results of the first tell have one, nothing is fitted: their mean becomes
+                ``noise_var``, which later results without one have.
 
         Raises:
             InputDataError: An argument is wrong. Nothing has changed then.
@@ -264,15 +335,13 @@ class Optimizer(OptimizerBase):
         read = self.domain.read(points, state.observations.added, state.in_flight.rows)
         q = len(read.rows)
         rewards = read_rewards("Y", Y, q, self.device)
-        variances = None if Yvar is None else read_variances(Yvar, q, self.device)
+        variances = read_variances(Yvar, q, self.device)
         if q == 0:
             return
         state = with_known_noise(self.parts.model, state, variances)
-        weights = torch.ones_like(rewards)
-        if variances is not None:
-            noise_var = state.hyper.units.variance_to_rewards(state.hyper.noise_var)
-            check_ratio(variances, noise_var)
-            weights = noise_var / variances
+        noise_var = state.hyper.units.variance_to_rewards(state.hyper.noise_var)
+        check_ratio(variances, noise_var)
+        weights = torch.where(variances.isnan(), 1.0, noise_var / variances)
         table = self._take_table()
         if state.hyper is not self._state.hyper:
             table = build_table(self.domain, state)
@@ -282,7 +351,8 @@ class Optimizer(OptimizerBase):
         if isinstance(points, Suggestion):  # a point that was evaluated was not skipped
             observations = observations.with_skipped(-points.ids.count(-1))
         state = replace(state, observations=observations)
-        results = Results(read.rows, read.ids, rewards, weights)
+        precisions = variances.reciprocal().nan_to_num(0.0)
+        results = Results(read.rows, read.ids, rewards, weights, precisions)
         # A threshold compares each result with all before it; otherwise one block is enough.
         size = q if self.parts.threshold.least_score is None else BLOCK
         for block in chunks(q, size):
@@ -396,8 +466,24 @@ class Optimizer(OptimizerBase):
     def set_arms(self, arms: Tensor) -> None:
         r"""Exchange the arms; history and pending points stay (BKB, Appendix A).
 
+        Arms keep their identity. An index in a suggestion, in :meth:`best` and in :meth:`tell` is
+        the row of the arm in the first table, whatever its row now. Arms that were in no table
+        before have the indices that follow, in their order. So results can be kept in one list.
+
         Args:
             arms: ``A' x d``, of the same dtype. Inputs are scaled as for the first arms.
+
+        Example:
+            >>> import torch
+            >>> from gpytorch.kernels import RBFKernel
+            >>> from botorch_bkb import BKB
+            >>> arms = torch.arange(5, dtype=torch.float64).unsqueeze(-1)
+            >>> optimizer = BKB(arms, covar_module=RBFKernel(), noise_var=0.1, seed=0)
+            >>> optimizer.tell([0, 1, 2, 3, 4], [0.0, 1.0, 2.0, 3.0, 4.0])
+            >>> new = torch.tensor([[9.0]], dtype=torch.float64)
+            >>> optimizer.set_arms(torch.cat([arms[3:], new]))
+            >>> sorted(optimizer.ask(3).indices.tolist())
+            [3, 4, 5]
         """
         check_arms(arms)
         if self._state.in_flight.stage is not None:
@@ -410,7 +496,8 @@ class Optimizer(OptimizerBase):
                 f"arms must be A x {self.arms.shape[-1]} of {self.arms.dtype}, as before, got "
                 f"{tuple(arms.shape)} of {arms.dtype}."
             )
-        domain = replace(self.domain, arms=arms.to(self.device))  # type: ignore[type-var]
+        assert isinstance(self.domain, Arms)
+        domain = self.domain.exchanged(arms.to(self.device))
         state, table = moved(self.domain, self._state, self._table(), domain)
         self._use(replace(self.parts, domain=domain))
         self._commit(replace(state, in_flight=state.in_flight.without_batch()), table)
@@ -422,7 +509,8 @@ class Optimizer(OptimizerBase):
         in the same way, then load. Safe to store with ``torch.save`` and to load with
         ``weights_only=True``.
         """
-        return save(type(self).__name__, self.parts, self._state)
+        saved = save(type(self).__name__, self.parts, self._state)
+        return {**saved, "known": getattr(self.domain, "known", None)}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         r"""Go on where :meth:`state_dict` was taken.
@@ -430,5 +518,10 @@ class Optimizer(OptimizerBase):
         Args:
             saved: A state of an optimizer that was constructed in the same way.
         """
+        saved = dict(saved)
+        known = saved.pop("known", None)
         self._state = load(type(self).__name__, self.parts, saved)
+        if isinstance(self.domain, Arms):
+            known = None if known is None else known.to(self.device)
+            self._use(replace(self.parts, domain=replace(self.domain, known=known)))
         self._cached_table, self._cached_batch = None, None

@@ -12,7 +12,7 @@ from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.state.state import State
 
 #: The version of saved states. It changes with their form.
-VERSION = 6
+VERSION = 7
 
 
 def header(algorithm: str, parts: Parts) -> dict[str, Any]:

@@ -26,26 +26,33 @@ from botorch_bkb.state.state import State
 NEGLIGIBLE = 1e-6
 
 
-def with_known_noise(surrogate: Surrogate, state: State, variances: Tensor | None) -> State:
-    r"""Return a state that takes the noise variance from the first results with ``Yvar``.
+def with_known_noise(surrogate: Surrogate, state: State, variances: Tensor) -> State:
+    r"""Return a state that knows how results with variances of their own are weighted.
+
+    If all of the first results have one, then their mean becomes the noise variance. If only some
+    results have one, the noise of the others is fitted, and those that have one are kept apart, to
+    be weighted by every noise variance that is fitted.
 
     Args:
         surrogate: The model part.
         state: The state before the results.
-        variances: Noise variances of the results, in units of the rewards.
+        variances: Noise variances of the results, in units of the rewards; NaN where not known.
 
     Raises:
-        InputDataError: Results without variances came first, so that the noise is fitted.
+        InputDataError: Only some results have variances, and results are forgotten.
     """
-    model = state.model
-    if variances is None or surrogate.noise_is_fixed or model.noise_known is not None:
+    model, is_known = state.model, ~variances.isnan()
+    if not is_known.any() or surrogate.noise_is_fixed or model.noise_known is not None:
         return state
-    if state.observations.num_observations:
+    if is_known.all() and not state.observations.num_observations:
+        return replace(state, model=model.with_known_noise(float(variances.mean())))
+    if surrogate.forgets:
         raise InputDataError(
-            "Yvar came after results without it, for which the noise is fitted: tell Yvar "
-            "from the first results on, or give noise_var."
+            "Yvar must be known for all results or for none where results are forgotten "
+            f"(half_life={surrogate.half_life:g}), got it for some: give noise_var, tell Yvar from "
+            "the first results on, or leave it out."
         )
-    return replace(state, model=model.with_known_noise(float(variances.mean())))
+    return replace(state, observations=state.observations.told_apart())
 
 
 def absorb(

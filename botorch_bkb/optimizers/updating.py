@@ -61,6 +61,8 @@ class Updater:
         before = state.hyper
         state = replace(state, model=self._updated_model(state, dictionary, len(table.X)))
         if state.hyper != before:
+            noise_var = state.hyper.units.variance_to_rewards(state.hyper.noise_var)
+            state = replace(state, observations=state.observations.weighted(noise_var))
             table = new_table(self.parts.domain, state, dictionary)
             # The models that chose earlier points are gone; this one scores them all at once.
             confidence = state.confidence.rescored(table.log_determinant, self.parts.alpha)
@@ -184,11 +186,11 @@ class Updater:
         return model.with_fit(hyper, t, surrogate.next_fit(t, num_rows))
 
     def _fitted(self, state: State, dictionary: Tensor) -> Hyperparameters | None:
-        history, model = state.history, state.model
+        t, model = state.history.num_observations, state.model
         generator = self.generator
         seed = int(torch.randint(2**31, (), generator=generator, device=generator.device))
+        history, positions, known = _to_fit(state, dictionary)
         X = state.observations.inputs(self.parts.domain.index.X, history.rows)
-        positions = torch.searchsorted(history.rows, dictionary)
         last = None
         if model.fitted_at:
             last = replace(model.hyper, kernel=approximated(model.hyper.kernel))
@@ -199,7 +201,8 @@ class Updater:
             model.noise_known,
             seed,
             last=last,
-            afresh=self.parts.model.begins_afresh(model.fitted_at, history.num_observations),
+            afresh=self.parts.model.begins_afresh(model.fitted_at, t),
+            known=known,
         )
         return None if fitted is None else self.parts.believed(fitted)
 
@@ -219,6 +222,26 @@ def _scores(
         return table.settled_variance(rows) / noise
     upper = table.settled_bounds(rows) / noise
     return ScoreBounds(upper, lambda at: table.settled_variance(rows[at]) / noise[at])
+
+
+def _to_fit(state: State, dictionary: Tensor) -> tuple[History, Tensor, Tensor | None]:
+    r"""Return the history to fit to, the dictionary's positions in it, and known variances.
+
+    Results with variances of their own are entries of their own while the noise of others is
+    fitted.
+
+    Args:
+        state: The state.
+        dictionary: Rows of the dictionary.
+    """
+    measured, plain = state.observations.measured, state.observations.plain
+    if measured is None or plain is None:
+        return state.history, torch.searchsorted(state.history.rows, dictionary), None
+    noise_var = state.hyper.units.variance_to_rewards(state.hyper.noise_var)
+    history = plain.beside(measured.relative_to(noise_var))
+    places = (history.rows == dictionary.unsqueeze(-1)).int().argmax(-1)
+    known = torch.cat([torch.zeros_like(plain.weights), measured.weights.reciprocal()])
+    return history, places, known
 
 
 def without_negligible(state: State, table: ArmTable) -> State:

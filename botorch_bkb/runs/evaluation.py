@@ -40,6 +40,9 @@ class Evaluator(ABC):
         by_index: Whether it takes row indices of the arms instead of inputs.
     """
 
+    #: The number of points evaluated at a time; None where all are evaluated in one call.
+    workers: int | None = None
+
     def __init__(self, objective: Objective, by_index: bool) -> None:
         self.objective, self.by_index = objective, by_index
 

@@ -60,7 +60,7 @@ class OnExecutor(Evaluator):
         if not hasattr(executor, "submit"):
             self._make, self._executor = executor, executor()  # type: ignore[operator]
         self._timeout = timeout
-        self.workers = workers or num_workers(self._executor)
+        self.workers: int = workers or num_workers(self._executor)
         self._waiting: deque[Point] = deque()
         self._running: dict[Future, _Running] = {}
         self._hung: set[Future] = set()

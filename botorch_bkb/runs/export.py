@@ -14,9 +14,10 @@ from botorch_bkb.runs.result import Table, coordinates
 def read_journal(path: str | Path) -> Table:
     r"""Read a journal into a table with one row per point, even while its run continues.
 
-    The columns of the point are ``t``, ``batch``, ``status`` (``done``, ``failed``, ``pending`` or
-    ``skipped``), ``reward``, ``variance``, ``error``, ``attempts`` and ``seconds``. The columns of
-    its batch are ``dictionary``, ``dimension``, ``width``, ``asking``, ``telling`` and ``waiting``.
+    The columns of the point are ``t``, ``batch``, ``beyond`` (whether it lies beyond the batch
+    rule), ``status`` (``done``, ``failed``, ``pending`` or ``skipped``), ``reward``, ``variance``,
+    ``error``, ``attempts`` and ``seconds``. The columns of its batch are ``dictionary``,
+    ``dimension``, ``width``, ``asking``, ``telling`` and ``waiting``.
     The last columns are ``arm`` and the coordinates ``x0 .. x{d-1}``. Missing values are None. Use
     ``pandas.DataFrame(read_journal(path))`` to get a data frame.
 
@@ -47,11 +48,11 @@ def table_of(record: RunRecord) -> Table:
     r"""Convert a record to a table with one row per point, see :func:`read_journal`."""
     points = [record.points[number] for number in sorted(record.points)]
     measured = Measurement._fields[1:]
-    names = ("t", "batch", "status", "reward", "variance", "error", "attempts", "seconds")
+    names = ("t", "batch", "beyond", "status", "reward", "variance", "error", "attempts", "seconds")
     table: Table = {name: [] for name in (*names, *measured, "arm")}
     for point in points:
         outcome = record.outcomes.get(point.number)
-        row: list = [point.number, point.batch]
+        row: list = [point.number, point.batch, point.beyond]
         if outcome is None:
             row += ["skipped" if point.id == -1 else "pending", *[None] * 5]
         else:

@@ -7,8 +7,15 @@ import math
 import time
 from collections.abc import Sequence
 
+from botorch_bkb.domains import Suggestion
 from botorch_bkb.journal import Journal, Outcome
-from botorch_bkb.optimizers import BatchCompleteError, ConvergedError, FinishedError, Optimizer
+from botorch_bkb.optimizers import (
+    BatchCompleteError,
+    ConvergedError,
+    FinishedError,
+    Optimizer,
+    OutOfCandidatesError,
+)
 from botorch_bkb.runs.callbacks import Callback
 from botorch_bkb.runs.evaluation import Answer, Evaluator, EvaluatorLostError
 from botorch_bkb.runs.failures import FailurePolicy
@@ -39,6 +46,7 @@ class Loop:
         asynchronous: Whether free workers get new points while others are still busy.
         retries: How often a failed evaluation is repeated.
         record: The record of the run so far; by default a new one.
+        keep_busy: Whether idle workers get points beyond the batch rule.
 
     Attributes:
         num_asked: The number of points asked.
@@ -58,10 +66,12 @@ class Loop:
         asynchronous: bool = False,
         retries: int = 0,
         record: RunRecord | None = None,
+        keep_busy: bool = True,
     ) -> None:
         self.optimizer, self.evaluator, self.budget = optimizer, evaluator, budget
         self.journal, self.callbacks = journal, callbacks
         self.asynchronous = asynchronous and evaluator.free is not None
+        self.keep_busy = keep_busy and optimizer.can_exceed_batches
         self.record = record or RunRecord()
         self.stopped = ""
         rewards = [o.reward for o in self.record.outcomes.values() if o.reward is not None]
@@ -155,25 +165,56 @@ class Loop:
             free = self.evaluator.free
             if free and self._continues:
                 self._ask_for(min(free, self.budget - self.num_asked))
+                self._fill(self.evaluator.free or 0)
             return
         if not self.evaluator.busy:
-            self.record.batch_is_whole = False
+            self.record.batch_is_whole = self.record.is_filled = False
         while self._continues and not self.record.batch_is_whole:
             # Asking in pieces suggests the same points as asking for all at once.
             left = self.budget - self.num_asked
             seconds = self._ask_for(min(left, self._piece or left))
             if self._piece and seconds < PIECE_SECONDS:
                 self._piece *= 2
+        if self.record.batch_is_whole and not self.record.is_filled and self.evaluator.workers:
+            # Counted by what was asked, not by what runs: a resumed run does the same.
+            batch = [p for p in self.record.points.values() if p.batch == self._tells]
+            self._fill(self.evaluator.workers - len(batch))
 
-    def _ask_for(self, requested: int) -> float:
-        r"""Ask for points and submit them for evaluation; return the seconds spent asking."""
+    def _fill(self, idle: int) -> None:
+        r"""Give idle workers points beyond the batch rule, as far as there are any."""
+        idle = min(idle, self.budget - self.num_asked)
+        if not (self.keep_busy and idle > 0 and self._continues):
+            return
+        self._ask_for(idle, fills=True)
+        self.record.is_filled = True
+
+    def _suggested(self, requested: int, fills: bool) -> Suggestion:
+        if not fills:
+            return self.optimizer.ask(at_most=requested)
+        try:
+            return self.optimizer.ask(requested, distinct=False)
+        except OutOfCandidatesError as error:
+            if not error.left:
+                raise
+            return self.optimizer.ask(error.left, distinct=False)
+
+    def _ask_for(self, requested: int, fills: bool = False) -> float:
+        r"""Ask for points and submit them for evaluation; return the seconds spent asking.
+
+        Args:
+            requested: How many.
+            fills: Whether they may lie beyond the batch rule.
+        """
+        reason = "the optimizer waits for results of points that are not being evaluated"
         with shielded():
             start = time.perf_counter()
             try:
-                suggestion = self.optimizer.ask(requested)
+                suggestion = self._suggested(requested, fills)
                 points = points_of(suggestion, self.record.next_number, self._tells)
             except BatchCompleteError:
                 points = []
+            except OutOfCandidatesError:
+                points, reason = [], "all candidates were evaluated as often as is allowed"
             except ConvergedError as error:
                 self.stop(f"converged: {error}")
                 return 0.0
@@ -182,24 +223,29 @@ class Loop:
                 return 0.0
             seconds = time.perf_counter() - start
             self._asking += seconds
-            self._record_suggestions(requested, points)
-        if not (points or self.evaluator.busy):
-            self.stop("the optimizer waits for results of points that are not being evaluated")
+            requested = len(points) if fills else requested
+            self._record_suggestions(requested, points, fills)
+        if not (points or self.evaluator.busy or self._may_fill(fills)):
+            self.stop(reason)
         for callback in self.callbacks:
             callback.on_ask(self, points)
         if not self.stopped:
             self.evaluator.submit([point for point in points if point.id != -1])
         return seconds
 
-    def _record_suggestions(self, requested: int, points: list[Point]) -> None:
+    def _may_fill(self, fills: bool) -> bool:
+        r"""Return whether points beyond the batch rule can still be asked."""
+        return self.keep_busy and not fills and bool(self.evaluator.workers)
+
+    def _record_suggestions(self, requested: int, points: list[Point], fills: bool = False) -> None:
         if self.journal is not None:
-            self.journal.ask(requested, [as_asked(point) for point in points])
+            self.journal.ask(requested, [as_asked(point) for point in points], fills=fills)
             self._events = self.journal.last_event
         self.record.points |= {point.number: point for point in points}
         self.record.next_number += len(points)
         self.num_asked += len(points)
         self.num_done += sum(point.id == -1 for point in points)
-        self.record.batch_is_whole = ends_batch(requested, points)
+        self.record.batch_is_whole = fills or ends_batch(requested, points)
 
     # ------------------------------------------------------------------ results
 
@@ -259,7 +305,7 @@ class Loop:
         tell(optimizer, [(record.points[n], as_reward(record.outcomes[n])) for n in due])
         telling = time.perf_counter() - start
         record.told |= dict.fromkeys(due, self._events)
-        record.batch_is_whole = False
+        record.batch_is_whole = record.is_filled = False
         self._tells += 1
         measurement = measured(optimizer, self._events, self._asking, telling, self._waiting)
         record.measurements[self._events] = measurement

@@ -28,6 +28,7 @@ class Point(NamedTuple):
     arm: int | None  #: row in the arms; None over a box
     id: int  #: the optimizer's id; -1 if it expects no result
     batch: int  #: number of tells before the point was asked
+    beyond: bool = False  #: whether it lies beyond the batch rule
 
 
 class Reward(NamedTuple):
@@ -41,8 +42,10 @@ def points_of(suggestion: Suggestion, first: int, batch: int) -> list[Point]:
     r"""Return the points of a suggestion, numbered from ``first``."""
     arms = [None] * len(suggestion) if suggestion.indices is None else suggestion.indices.tolist()
     return [
-        Point(first + i, suggestion.X[i], arm, id_, batch)
-        for i, (arm, id_) in enumerate(zip(arms, suggestion.ids, strict=True))
+        Point(first + i, suggestion.X[i], arm, id_, batch, beyond)
+        for i, (arm, id_, beyond) in enumerate(
+            zip(arms, suggestion.ids, suggestion.beyond.tolist(), strict=True)
+        )
     ]
 
 
@@ -57,8 +60,8 @@ def suggestion_of(points: list[Point]) -> Suggestion:
 def tell(optimizer: Optimizer, results: list[tuple[Point, Reward | None]]) -> None:
     r"""Tell the optimizer the rewards of some points, and give up points without one.
 
-    Variances are used if the noise is known or if they came with the first results. A result that
-    the optimizer refuses is left out, with a warning.
+    Variances are used where they are known. A result that the optimizer refuses is left out, with
+    a warning.
 
     Args:
         optimizer: The optimizer.
@@ -67,13 +70,10 @@ def tell(optimizer: Optimizer, results: list[tuple[Point, Reward | None]]) -> No
     known = set(optimizer.pending.ids)
     results = [(p if p.id in known else p._replace(id=UNKNOWN), reward) for p, reward in results]
     rewarded = [(point, reward) for point, reward in results if reward is not None]
-    # Rewards with a variance come first: they make the noise known for all later tells.
-    for has_variance in (True, False):
-        group = [pair for pair in rewarded if (pair[1].variance is not None) is has_variance]
-        if not _try_to_tell(optimizer, group):
-            for pair in group:
-                if not _try_to_tell(optimizer, [pair]):
-                    logger.warning("Point %d is left out: %s", pair[0].number, pair[1])
+    if not _try_to_tell(optimizer, rewarded):
+        for pair in rewarded:
+            if not _try_to_tell(optimizer, [pair]):
+                logger.warning("Point %d is left out: %s", pair[0].number, pair[1])
     left = set(optimizer.pending.ids)
     lost = [point for point, _ in results if point.id in left]
     if lost:
@@ -85,10 +85,9 @@ def _try_to_tell(optimizer: Optimizer, group: list[tuple[Point, Reward]]) -> boo
     if not group:
         return True
     variances: list[float | None] | None = [reward.variance for _, reward in group]
-    if group[0][1].variance is None or (
-        optimizer.num_observations and not optimizer.noise_is_known
-    ):
-        variances = None
+    is_first = not optimizer.num_observations and None not in variances
+    if optimizer.parts.model.forgets and not (is_first or optimizer.noise_is_known):
+        variances = None  # they must then be known for all results
     suggestion = suggestion_of([point for point, _ in group])
     try:
         optimizer.tell(suggestion, [reward.value for _, reward in group], variances)

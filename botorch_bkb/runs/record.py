@@ -25,6 +25,7 @@ class RunRecord:
         attempts: The number of failed and repeated attempts by the number of the point.
         next_number: The number of the next point.
         batch_is_whole: Whether all points of the current batch were asked.
+        is_filled: Whether idle workers were given points beyond the rule of the current batch.
     """
 
     points: dict[int, Point] = field(default_factory=dict)
@@ -34,6 +35,7 @@ class RunRecord:
     attempts: dict[int, int] = field(default_factory=dict)
     next_number: int = 0
     batch_is_whole: bool = False
+    is_filled: bool = False
 
     @property
     def open(self) -> list[Point]:
@@ -67,7 +69,7 @@ def read_record(journal: Journal, events: list[Event]) -> RunRecord:
     for event in events:
         if event.kind == "restart":
             known_from = event.requested or 0
-        if event.kind != "ask":
+        if not event.asks:
             told |= {n: event.event for n in event.members if n in outcomes and n not in told}
     for number, point in points.items():
         if number < known_from and point.id != -1:
@@ -77,10 +79,13 @@ def read_record(journal: Journal, events: list[Event]) -> RunRecord:
     numbers += [number for event in events for number in event.members]
     next_number = max(known_from, max(numbers, default=-1) + 1)
     last = events[-1] if events else None
+    filled = last is not None and last.kind == "fill"
     whole = last is not None and last.kind == "ask" and ends_batch(
         last.requested or 0, [points[number] for number in last.members if number in points]
     )  # fmt: skip
-    return RunRecord(points, outcomes, told, measurements, dict(attempts), next_number, whole)
+    return RunRecord(
+        points, outcomes, told, measurements, dict(attempts), next_number, whole or filled, filled
+    )
 
 
 def ends_batch(requested: int, points: Sequence[Point]) -> bool:
@@ -95,7 +100,7 @@ def ends_batch(requested: int, points: Sequence[Point]) -> bool:
 def as_asked(point: Point) -> Asked:
     r"""Convert a point to its row in the journal."""
     x = point.x.detach().cpu().contiguous().numpy().tobytes()
-    return Asked(point.number, x, point.arm, point.id, point.batch)
+    return Asked(point.number, x, point.arm, point.id, point.batch, int(point.beyond))
 
 
 def as_points(asked: list[Asked], dtype: str) -> list[Point]:
@@ -110,7 +115,8 @@ def as_points(asked: list[Asked], dtype: str) -> list[Point]:
     data = bytearray(b"".join(a.point for a in asked))
     X = torch.frombuffer(data, dtype=getattr(torch, dtype)).reshape(len(asked), -1)
     return [
-        Point(a.suggestion, x, a.arm, a.id, a.batch) for a, x in zip(asked, X.unbind(), strict=True)
+        Point(a.suggestion, x, a.arm, a.id, a.batch, bool(a.beyond))
+        for a, x in zip(asked, X.unbind(), strict=True)
     ]
 
 

@@ -8,7 +8,12 @@ import torch
 from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.journal import Event, Journal, JournalError
-from botorch_bkb.optimizers import BatchCompleteError, FinishedError, Optimizer
+from botorch_bkb.optimizers import (
+    BatchCompleteError,
+    FinishedError,
+    Optimizer,
+    OutOfCandidatesError,
+)
 from botorch_bkb.runs.points import UNKNOWN, tell
 from botorch_bkb.runs.record import RunRecord, as_reward, measured, read_record
 
@@ -76,7 +81,7 @@ def _from_snapshot(
 
 def _is_whole(event: Event, record: RunRecord) -> bool:
     r"""Return whether the record has all points or outcomes of an event."""
-    there = record.points if event.kind == "ask" else record.outcomes
+    there = record.points if event.asks else record.outcomes
     return all(number in there for number in event.members)
 
 
@@ -91,8 +96,11 @@ def _repeated(event: Event, optimizer: Optimizer, record: RunRecord) -> bool:
     if event.requested == 0:  # pending when the run began: part of the first snapshot
         return True
     try:
-        suggestion = optimizer.ask(event.requested)
-    except (BatchCompleteError, FinishedError):
+        if event.kind == "fill":
+            suggestion = optimizer.ask(event.requested, distinct=False)
+        else:
+            suggestion = optimizer.ask(at_most=event.requested)
+    except (BatchCompleteError, FinishedError, OutOfCandidatesError):
         return not points
     return suggestion.ids == tuple(point.id for point in points) and all(
         torch.equal(x, point.x) for x, point in zip(suggestion.X, points, strict=True)
@@ -109,7 +117,7 @@ def _restart(journal: Journal, optimizer: Optimizer, record: RunRecord, told: se
     tell(optimizer, [(record.points[n], as_reward(record.outcomes[n])) for n in rest])
     journal.restart(record.next_number, sorted(record.outcomes), optimizer.state_dict())
     record.told |= {n: journal.last_event for n in record.outcomes if n not in record.told}
-    record.batch_is_whole = True
+    record.batch_is_whole = record.is_filled = True
 
 
 def _move(record: RunRecord, optimizer: Optimizer) -> None:

@@ -31,6 +31,7 @@ def run(
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
     asynchronous: bool = False,
+    keep_busy: bool = True,
     workers: int | None = None,
     retries: int = 0,
     timeout: float | None = None,
@@ -48,9 +49,13 @@ def run(
     depend on the speed of the workers.
 
     With ``asynchronous=True`` the optimizer is told each result as it arrives, and free workers get
-    new points. Points that are still being evaluated count as picked when new ones are chosen. The
-    batch rule limits their number: BKB allows none, BBKB and GP-BUCB as many as their threshold
-    permits.
+    new points. Points that are still being evaluated count as picked when new ones are chosen.
+
+    Where the batch rule allows fewer points than there are workers, the others get points beyond
+    the rule (:meth:`~botorch_bkb.optimizers.Optimizer.ask` with a number). Bounds with a guarantee
+    lose it there. ``keep_busy=False`` leaves workers idle instead: BKB then has one point evaluated
+    at a time, BBKB and GP-BUCB as many as their threshold permits. Algorithms that skip points
+    which would teach too little, and those with fixed batches, never go beyond their rule.
 
     An evaluation fails if it raises, returns anything but a finite number, or takes longer than
     ``timeout``. It is repeated ``retries`` times and then left out, and the run continues.
@@ -66,6 +71,7 @@ def run(
         callbacks: Callbacks, see :class:`~botorch_bkb.Callback`.
         progress: Whether to show a progress bar, if the output is a terminal.
         asynchronous: Whether to tell each result as it arrives instead of whole batches.
+        keep_busy: Whether workers that the batch rule leaves idle get points beyond it.
         workers: The number of points evaluated at a time on the executor; by default the number of
             its workers.
         retries: How often a failed evaluation is repeated.
@@ -87,6 +93,7 @@ def run(
     options = {
         "budget": budget,
         "asynchronous": asynchronous,
+        "keep_busy": keep_busy,
         "retries": retries,
         "timeout": timeout,
         "by_index": by_index,
@@ -176,7 +183,7 @@ def resume(
                 )
             optimizer = constructed(settings["optimizer"])
         options = {"budget": budget, "asynchronous": False, "retries": 0, "timeout": None}
-        options |= {"by_index": False, **settings.get("run", {})}
+        options |= {"by_index": False, "keep_busy": True, **settings.get("run", {})}
         if budget is not None:
             options["budget"] = budget
         check_options(options, optimizer, executor, workers, callbacks)
@@ -216,6 +223,7 @@ def _run(
         journal=journal,
         callbacks=[*shown, *callbacks],
         asynchronous=options["asynchronous"],
+        keep_busy=options["keep_busy"],
         retries=options["retries"],
         record=record,
     )

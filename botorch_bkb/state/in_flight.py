@@ -20,6 +20,7 @@ class Pending(NamedTuple):
 
     row: int
     score: float  #: ``tau`` under the model that chose it
+    beyond: bool = False  #: whether it lies beyond the rule of its batch
 
 
 class BatchRecord(NamedTuple):

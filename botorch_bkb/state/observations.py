@@ -21,12 +21,16 @@ class Results(NamedTuple):
     ids: tuple[int | None, ...]  #: ids of the pending points they answer; None for others
     rewards: Tensor
     weights: Tensor  #: ``lambda / v`` for a result with noise variance ``v``
+    precisions: Tensor | None = None  #: ``1 / v`` where ``v`` is known, else zero
 
     def part(self, part: slice | Tensor) -> Results:
         r"""Return some of the results."""
         chosen = torch.arange(len(self.rows), device=self.rows.device)[part]
         ids = tuple(self.ids[i] for i in chosen.tolist())
-        return Results(self.rows[chosen], ids, self.rewards[chosen], self.weights[chosen])
+        precisions = None if self.precisions is None else self.precisions[chosen]
+        return Results(
+            self.rows[chosen], ids, self.rewards[chosen], self.weights[chosen], precisions
+        )
 
     @property
     def num_unsolicited(self) -> int:
@@ -49,6 +53,9 @@ class Observations:
         num_skipped: The number of steps without a result, since the point would have taught too
             little.
         best_reward: The best reward in the belief.
+        measured: Where some results have variances of their own while the noise of others is
+            fitted: these results, with the weights ``1 / v``. Else None.
+        plain: The other results then.
     """
 
     history: History
@@ -59,6 +66,8 @@ class Observations:
     num_discarded: int = 0
     num_skipped: int = 0
     best_reward: float = -math.inf
+    measured: History | None = None
+    plain: History | None = None
 
     @classmethod
     def none(cls, like: Tensor) -> Observations:
@@ -95,8 +104,14 @@ class Observations:
         newest = self.newest
         if len(self.history.rows):
             newest = int(new_rows(self.history.rows.new_tensor([newest])))
+        parts = {
+            name: part.renumbered(new_rows(part.rows))
+            for name in ("measured", "plain")
+            if (part := getattr(self, name)) is not None
+        }
         return replace(
             self,
+            **parts,
             history=self.history.renumbered(new_rows(self.history.rows)),
             added=added,
             newest=newest,
@@ -140,7 +155,40 @@ class Observations:
             age = torch.arange(len(weights) - 1, -1, -1, device=weights.device, dtype=weights.dtype)
             weights = (weights * retention**age).clamp_min(LEAST_WEIGHT)
         history = history.with_pulls(believed.rows, believed.rewards, weights)
-        return replace(after, history=history, newest=int(believed.rows[-1]))
+        after = replace(after, history=history, newest=int(believed.rows[-1]))
+        return after if self.measured is None else after._with_parts(believed)
+
+    def _with_parts(self, results: Results) -> Observations:
+        r"""Return the observations with results added to those measured and those that are not."""
+        assert self.measured is not None and self.plain is not None
+        measured, plain, precisions = self.measured, self.plain, results.precisions
+        precisions = torch.zeros_like(results.weights) if precisions is None else precisions
+        has = precisions > 0
+        if has.any():
+            measured = measured.with_pulls(results.rows[has], results.rewards[has], precisions[has])
+        if not has.all():
+            ones = torch.ones_like(results.weights[~has])
+            plain = plain.with_pulls(results.rows[~has], results.rewards[~has], ones)
+        return replace(self, measured=measured, plain=plain)
+
+    def told_apart(self) -> Observations:
+        r"""Return the observations such that results with variances are kept apart from now on.
+
+        None of those so far has one.
+        """
+        if self.measured is not None:
+            return self
+        return replace(self, measured=History.empty(self.added.device), plain=self.history)
+
+    def weighted(self, noise_var: float) -> Observations:
+        r"""Return the observations with weights for another noise variance.
+
+        Args:
+            noise_var: ``lambda``, in units of the rewards.
+        """
+        if self.measured is None or self.plain is None:
+            return self
+        return replace(self, history=self.plain.combined(self.measured, noise_var))
 
     def without(self, dropped: Tensor) -> Observations:
         r"""Return the observations without some rows of the history.

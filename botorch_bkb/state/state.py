@@ -80,7 +80,10 @@ class State:
         in_flight, model, batch = self.in_flight, self.model, self.in_flight.batch
         tree, stage = self.tree, self.in_flight.stage
         return {
-            "observations": {**saved(self.observations), "history": saved(self.history)},
+            "observations": {
+                name: saved(value) if isinstance(value, History) else value
+                for name, value in saved(self.observations).items()
+            },
             "in_flight": {
                 **by_name(in_flight),
                 "pending": [[id_, *point] for id_, point in in_flight.pending.items()],
@@ -122,7 +125,10 @@ class State:
         return cls(
             observations=restored(
                 Observations,
-                {**observations, "history": restored(History, observations["history"])},
+                {
+                    name: restored(History, value) if isinstance(value, dict) else value
+                    for name, value in observations.items()
+                },
             ),
             in_flight=restored(
                 InFlight,

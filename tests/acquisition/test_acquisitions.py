@@ -156,7 +156,7 @@ def test_exploration_picks_the_largest_variance_given_the_picks_before():
     options = {"covar_module": kernel, "noise_var": 0.1, "batch_threshold": 1e3, "seed": 0}
     optimizer = GPBUCB(X, acquisition="explore", **options)
     optimizer.tell([3, 8], [100.0, -100.0])
-    picks = optimizer.ask(6).indices.tolist()
+    picks = optimizer.ask(at_most=6).indices.tolist()
     K = kernel(X).to_dense().detach()
     seen = [3, 8]
     for pick in picks:

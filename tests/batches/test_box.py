@@ -83,7 +83,7 @@ def test_a_design_goes_on_where_it_stopped():
 
 def test_following_a_design_gives_the_rest_of_it():
     optimizer = over_box(results=False)
-    optimizer.ask(2)
+    optimizer.ask(at_most=2)
     batch = batch_of(optimizer)
     assert isinstance(batch, DesignBatch) and batch.picks == [1, 2] and batch.added == []
     while not batch.complete:
@@ -169,7 +169,7 @@ def test_points_become_rows_of_the_table_once():
 @pytest.mark.parametrize("done", [1, 3])
 def test_following_gives_the_same_further_picks(done):
     optimizer = over_box(batch=SumRule(20.0))
-    optimizer.ask(done)
+    optimizer.ask(at_most=done)
     batch = batch_of(optimizer)
     assert isinstance(batch, BoxBatch) and len(batch.picks) == done
     while not batch.complete:

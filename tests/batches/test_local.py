@@ -216,11 +216,11 @@ def test_asking_one_by_one_equals_asking_at_once(algorithm):
         optimizer.tell(rows, rewards)
     expected = all_.ask().indices.tolist()
     assert len(expected) > 20
-    assert [int(one.ask(1).indices) for _ in expected] == expected
+    assert [int(one.ask(at_most=1).indices) for _ in expected] == expected
     for start in range(0, len(expected), 5):
         again = algorithm(problem.arms, **options)
         again.load_state_dict(saved.state_dict())
-        asked = again.ask(5).indices.tolist()
+        asked = again.ask(at_most=5).indices.tolist()
         assert asked == expected[start : start + 5]
         saved = again
 

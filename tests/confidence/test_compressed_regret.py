@@ -109,7 +109,7 @@ def test_the_regret_of_runs_is_below_the_bound(algorithm, epsilon):
                 mean, var = optimizer.table.moments()
                 best = max(reward for _, reward in kept)
                 score = max(score, float(((mean - best).abs() / var.sqrt()).max()))
-            suggestion = optimizer.ask(1)
+            suggestion = optimizer.ask(at_most=1)
             row = int(suggestion.indices[0])
             regret += float(f.max() - f[row])
             if suggestion.ids[0] < 0:  # skipped, and so are all after it: the belief stays

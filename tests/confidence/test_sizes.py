@@ -129,7 +129,7 @@ def test_an_arm_is_kept_several_times():
     # One arm: it is kept until 1 / (c + lambda) <= e^(2 epsilon) - 1, and no more than the bound.
     problem = Problem(num_arms=1, noise=1.0)
     optimizer = CompressedUCB(problem.arms, **problem.options(epsilon=0.05))
-    while (suggestion := optimizer.ask(1)).ids[0] >= 0:
+    while (suggestion := optimizer.ask(at_most=1)).ids[0] >= 0:
         optimizer.tell(suggestion, problem.rewards([0]))
     assert optimizer.model_order == 9  # 1 / 0.10517 - 1 = 8.5, rounded up
     # 36 * 0.05 = 1.8 < log(37) / 2 = 1.805, and 37 * 0.05 = 1.85 > log(38) / 2 = 1.819.

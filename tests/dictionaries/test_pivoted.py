@@ -184,7 +184,7 @@ class TestUse:
         where = {"arms": inputs(60, d=2), "bounds": corners}[domain]
         optimizer = BBKB(**{domain: where}, dictionary=RandomlyPivotedCholesky(6), seed=0)
         while optimizer.num_observations < 25:
-            suggestion = optimizer.ask(4)
+            suggestion = optimizer.ask(at_most=4)
             optimizer.tell(suggestion, suggestion.X.sum(-1))
         assert len(optimizer.dictionary) == 6
 

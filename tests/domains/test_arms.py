@@ -65,7 +65,7 @@ def test_equal_arms_are_suggested_and_believed_as_one():
     for _ in range(5):
         suggestion = optimizer.ask()
         assert set(suggestion.indices.tolist()) <= {0, 1, 2}
-        optimizer.tell(suggestion, [0.0])
+        optimizer.tell(suggestion, torch.zeros(len(suggestion)))
 
 
 class TestReading:

@@ -89,10 +89,13 @@ def test_bad_options(options, match):
 
 
 class TestDesign:
-    @pytest.mark.parametrize(("d", "given", "expected"), [(1, None, 4), (6, None, 14), (6, 3, 3)])
+    @pytest.mark.parametrize(
+        ("d", "given", "expected"),
+        [(1, None, 4), (6, None, 14), (200, None, 30), (200, 400, 400), (6, 3, 3)],
+    )
     def test_size(self, d, given, expected):
         bounds = torch.tensor([[0.0], [1.0]]).expand(2, d)
-        assert Box(bounds, num_initial=given).size_of_design == expected
+        assert Box(bounds, num_initial=given).size_of_design(fits=False) == expected
 
     @pytest.mark.parametrize("discrete", [None, {1: [-5.0, 0.1, 7.0]}])
     def test_a_design_depends_on_its_seed_and_on_nothing_else(self, discrete):

@@ -183,16 +183,31 @@ class TestVariances:
             (0.0, "Yvar must be positive"),
             (-0.0, "Yvar must be positive"),
             (-1e-300, "Yvar must not be negative"),
-            (math.nan, "Yvar must be finite"),
             (math.inf, "Yvar must be finite"),
             (1e151, "Yvar must be below"),
-            (None, "Yvar must be 2 numbers"),
             ("1", "Yvar must be 2 numbers"),
         ],
     )
     def test_hostile_ones(self, value, match):
         with pytest.raises(InputDataError, match=match):
             read_variances([1.0, value], 2, CPU)
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            [1.0, None],
+            [1.0, math.nan],
+            [[1.0], [None]],
+            torch.tensor([[1.0], [math.nan]]),
+            np.array([1.0, np.nan]),
+        ],
+    )
+    def test_some_may_be_unknown(self, values):
+        variances = read_variances(values, 2, CPU)
+        assert variances[0] == 1.0 and variances[1].isnan()
+
+    def test_all_may_be_unknown(self):
+        assert read_variances(None, 3, CPU).isnan().tolist() == [True] * 3
 
     def test_one_for_all_is_refused(self):
         with pytest.raises(BotorchTensorDimensionError, match="Yvar must have one number for each"):

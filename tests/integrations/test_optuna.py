@@ -42,7 +42,7 @@ def test_sampler_asks_what_the_bare_optimizer_asks(direction, sign):
     study.optimize(lambda trial: sign * objective(trial), n_trials=9)
     optimizer = BBKB(bounds=BOUNDS, seed=0, **QUICK)
     for trial in study.trials:
-        suggestion = optimizer.ask(1)
+        suggestion = optimizer.ask(at_most=1)
         assert suggestion.X.tolist() == [[trial.params["x"], trial.params["y"]]]
         optimizer.tell(suggestion, [-bowl(trial.params)])
 
@@ -89,7 +89,7 @@ def test_trials_of_the_study_are_told():
     optimizer = BKB(bounds=BOUNDS, seed=0, num_initial=4, **QUICK)
     rows = torch.tensor([[p["x"], p["y"]] for p in points], dtype=torch.float64)
     optimizer.tell(rows, [-bowl(p) for p in points])
-    assert optimizer.ask(1).X.tolist() == [[asked["x"], asked["y"]]]
+    assert optimizer.ask(at_most=1).X.tolist() == [[asked["x"], asked["y"]]]
 
 
 def test_enqueued_points_are_told_where_they_were_evaluated():
@@ -100,10 +100,11 @@ def test_enqueued_points_are_told_where_they_were_evaluated():
     assert study.sampler.optimizer.best().X.tolist() == [0.25, 0.75]
 
 
-def test_a_closed_batch_is_filled_at_random():
+def test_a_closed_batch_is_exceeded():
     study = make_study("BKB", search_space=X, num_initial=1)
     first, second = study.ask(X), study.ask(X)
-    assert len(study.sampler.optimizer.pending) == 1
+    assert len(study.sampler.optimizer.pending) == 2
+    assert first.params != second.params
     study.tell(first, bowl(first.params))
     study.tell(second, bowl(second.params))
     study.ask(X)

@@ -39,6 +39,7 @@ TRIED = {
     "coupled": ({**GIVEN, "oversampling": 0.5}, False),
     "horizon": ({**GIVEN, "oversampling": 0.5}, 2),
     "max_dictionary": (GIVEN, 2),
+    "max_replicates": ({**GIVEN, "width": 0.1}, 1),
     "width": (GIVEN, 0.1),
     "norm_bound": (GIVEN, 3.0),
     "noise_bound": (INFORMED, 2.0),
@@ -102,7 +103,7 @@ def observed(optimizer, steps=5):
         warnings.simplefilter("ignore")
         for _ in range(steps):
             try:
-                suggestion = optimizer.ask(4)
+                suggestion = optimizer.ask(at_most=4)
             except BatchCompleteError:
                 suggestion = optimizer.pending
             expected = torch.tensor([id_ >= 0 for id_ in suggestion.ids])
@@ -172,7 +173,12 @@ def test_the_general_optimizer_takes_seven_arguments():
         ("BBKB", {"norm_bound": 2.0}, InputDataError, "norm_bound has no effect"),
         ("BKB", {"norm_bound": 2.0, "width": 1.0}, InputDataError, "norm_bound has no effect"),
         ("BBKB", {"norm_bound": "double"}, InputDataError, "depends on the norm"),
-        ("BBKB", {"num_initial": 3}, InputDataError, "go with bounds"),
+        (
+            "BBKB",
+            {"arms": None, "bounds": BOUNDS, "max_replicates": 1},
+            InputDataError,
+            "with arms",
+        ),
         ("BBKB", {"discrete_dims": {0: [0.0]}}, InputDataError, "go with bounds"),
         ("BBKB", {"acquisition_options": {}}, InputDataError, "go with bounds"),
         (

@@ -35,7 +35,7 @@ class TestAsk:
     def test_asking_in_parts_gives_the_same_batch(self, problem):
         whole = warm(Problem()).ask()
         optimizer = warm(Problem())
-        parts = [optimizer.ask(1), optimizer.ask(2), optimizer.ask()]
+        parts = [optimizer.ask(at_most=1), optimizer.ask(at_most=2), optimizer.ask()]
         assert torch.cat([p.indices for p in parts]).tolist() == whole.indices.tolist()
         assert torch.equal(torch.cat([p.X for p in parts]), problem.arms[whole.indices])
 
@@ -50,7 +50,7 @@ class TestAsk:
         assert snapshot(optimizer) == before
 
     def test_one_at_a_time(self, problem):
-        assert len(make(problem, BKB).ask()) == len(make(problem, GPUCB).ask(5)) == 1
+        assert len(make(problem, BKB).ask()) == len(make(problem, GPUCB).ask(at_most=5)) == 1
 
     def test_a_choice_is_held(self, problem):
         optimizer = warm(problem, MiniGPUCB, batch_threshold=2.0)
@@ -61,6 +61,8 @@ class TestAsk:
 
     @pytest.mark.parametrize("n", [0, -1, 1.5, "all", True])
     def test_a_bad_n_is_refused(self, problem, n):
+        with pytest.raises(InputDataError, match="at_most must be"):
+            make(problem).ask(at_most=n)
         with pytest.raises(InputDataError, match="n must be"):
             make(problem).ask(n)
 
@@ -195,13 +197,13 @@ class TestTell:
     )
     def test_a_bad_tell_leaves_everything_as_it_was(self, problem, points, Y, message):
         optimizer = warm(problem)
-        optimizer.ask(2)
+        optimizer.ask(at_most=2)
         before = snapshot(optimizer)
         with pytest.raises((InputDataError, BotorchTensorDimensionError), match=message):
             optimizer.tell(points, Y)
         assert snapshot(optimizer) == before
 
-    @pytest.mark.parametrize("Yvar", [[0.0], [-1.0], [float("nan")], [1.0, 2.0]])
+    @pytest.mark.parametrize("Yvar", [[0.0], [-1.0], [float("inf")], [1.0, 2.0]])
     def test_bad_noise_is_refused(self, problem, Yvar):
         optimizer = warm(problem)
         before = snapshot(optimizer)
@@ -211,7 +213,7 @@ class TestTell:
 
     def test_a_result_is_told_once(self, problem):
         optimizer = warm(problem)
-        suggestion = optimizer.ask(2)
+        suggestion = optimizer.ask(at_most=2)
         optimizer.tell(suggestion[0], [1.0])
         before = snapshot(optimizer)
         with pytest.raises(InputDataError, match="told once"):
@@ -242,7 +244,7 @@ class TestTell:
 
     def test_an_ask_that_is_interrupted_has_not_happened(self, monkeypatch):
         optimizer, undisturbed = warm(Problem()), warm(Problem())
-        optimizer.ask(1), undisturbed.ask(1)
+        optimizer.ask(at_most=1), undisturbed.ask(at_most=1)
         plain, calls = Batch.pick, []
 
         def interrupted(self):
@@ -330,8 +332,9 @@ class TestArms:
         assert optimizer.num_observations == 30
         assert torch.equal(optimizer.pending.X, pending.X)
         optimizer.tell(pending, problem.rewards(pending.indices))
-        assert optimizer.ask().indices.max() < 50
-        assert optimizer.best().index < 50
+        present = {*range(10, 40), *range(60, 80)}
+        assert set(optimizer.ask().indices.tolist()) <= present
+        assert optimizer.best().index in present
 
     def test_other_dimensions_are_refused(self, problem):
         optimizer = warm(problem)

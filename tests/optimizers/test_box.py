@@ -51,7 +51,7 @@ def test_the_initial_design_is_a_scrambled_sobol_sequence():
     optimizer = BKB(bounds=BOUNDS, seed=3, num_initial=5)
     seed = optimizer.state_dict()["in_flight"]["design_seed"]
     expected = draw_sobol_samples(BOUNDS, n=5, q=1, seed=seed).squeeze(1)
-    first, second = optimizer.ask(2), optimizer.ask()
+    first, second = optimizer.ask(at_most=2), optimizer.ask()
     torch.testing.assert_close(torch.cat([first.X, second.X]), expected)
     optimizer.tell(first, f(first.X))
     with pytest.raises(BatchCompleteError):  # the rest is pending
@@ -151,10 +151,10 @@ def test_a_run_saved_and_resumed_goes_on_bit_for_bit(algorithm, options, when):
         out = []
         for i in range(n):
             try:
-                suggestion = optimizer.ask(2)
+                suggestion = optimizer.ask(at_most=2)
             except BatchCompleteError:
                 optimizer.tell(optimizer.pending, f(optimizer.pending.X))
-                suggestion = optimizer.ask(2)
+                suggestion = optimizer.ask(at_most=2)
             out.append(suggestion.X)
             to_do = suggestion[suggestion.informative]
             to_do = to_do[:1] if i % 3 == 1 else to_do
@@ -167,7 +167,7 @@ def test_a_run_saved_and_resumed_goes_on_bit_for_bit(algorithm, options, when):
     for o in (whole, first):
         steps(o, when, 0)
         if when == 4:
-            o.ask(1)  # the middle of a batch
+            o.ask(at_most=1)  # the middle of a batch
     file = io.BytesIO()
     torch.save(first.state_dict(), file)
     file.seek(0)
@@ -202,7 +202,7 @@ def test_arms_or_bounds_and_not_both():
     with pytest.raises(InputDataError, match="both"):
         BKB(BOUNDS, bounds=BOUNDS)
     with pytest.raises(InputDataError, match="bounds, not arms"):
-        BKB(BOUNDS, num_initial=3)
+        BKB(BOUNDS, discrete_dims={0: [0.0]})
 
 
 def test_a_box_has_no_arms():
@@ -268,7 +268,7 @@ def test_epsilon_greedy():
     greedy = EpsilonGreedy(bounds=BOUNDS, probability=0.0, seed=0, acquisition_options=FAST)
     first = greedy.ask()
     greedy.tell(first, f(first.X))
-    X = greedy.ask(1).X
+    X = greedy.ask(at_most=1).X
     mean = greedy.model.posterior(X).mean
     assert (mean >= greedy.model.posterior(first.X).mean - 1e-6).all()
 

@@ -223,7 +223,7 @@ def test_a_botorch_acquisition_function_over_arms():
 @pytest.mark.parametrize("algorithm", CLASSES.values())
 def test_before_any_result(algorithm):
     problem = Problem()
-    optimizer = algorithm(problem.arms, seed=0)
+    optimizer = algorithm(problem.arms, num_initial=1, seed=0)
     assert len(optimizer.ask()) == 1 and optimizer.model_order == 0
 
 

@@ -172,7 +172,7 @@ def test_results_of_a_batch_do_not_change_its_picks():
     for values in (0.0, 100.0):
         parts, optimizer = [], make(problem)
         while len(parts) < 20:
-            suggestion = optimizer.ask(7)
+            suggestion = optimizer.ask(at_most=7)
             parts += suggestion.indices.tolist()
             optimizer.tell(suggestion[:3], [values] * min(3, len(suggestion)))
         assert parts == whole
@@ -311,7 +311,7 @@ def test_a_run_saved_and_resumed_goes_on_bit_for_bit(when, fitted):
         picks = []
         for i in range(start, stop):
             try:
-                suggestion = optimizer.ask(1)
+                suggestion = optimizer.ask(at_most=1)
             except FinishedError:
                 break
             picks += suggestion.indices.tolist()

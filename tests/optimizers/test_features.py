@@ -323,12 +323,12 @@ def test_a_run_saved_and_resumed_goes_on_bit_for_bit(rule, domain, given):
 
     whole, second = make(), make()
     for _ in range(8):
-        suggestion = whole.ask(2)
+        suggestion = whole.ask(at_most=2)
         whole.tell(suggestion, f(suggestion.X))
         second.load_state_dict(through_a_file(whole.state_dict()))
         a, b = (torch.stack(optimizer.table.moments()) for optimizer in (whole, second))
         assert torch.equal(a, b)
-        a, b = (optimizer.ask(1).X for optimizer in (whole, second))
+        a, b = (optimizer.ask(at_most=1).X for optimizer in (whole, second))
         assert torch.equal(a, b)
         whole.tell(whole.pending, f(whole.pending.X))
     assert not any("frequencies" in name for name in whole.state_dict()["model"]["kernel"])

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from botorch.exceptions.errors import InputDataError, ModelFittingError
+from botorch.exceptions.errors import ModelFittingError
 
 from botorch_bkb import BBKB, GPUCB
 from botorch_bkb.models import Surrogate
@@ -103,9 +103,8 @@ def test_known_noise_levels_replace_the_fitted_noise():
     assert few.table.noise_var == hyper_of(few).noise_var
     late = BBKB(problem.arms, seed=0)
     late.tell([0], [1.0])
-    with pytest.raises(InputDataError, match="from the first results on"):
-        late.tell([1], [1.0], Yvar=[0.1])
-    assert late.num_observations == 1
+    late.tell([1], [1.0], Yvar=[0.1])
+    assert late.num_observations == 2 and not late.noise_is_known
 
 
 def test_noise_is_in_units_of_the_rewards_always():

@@ -89,7 +89,7 @@ def test_the_table_is_the_dense_weighted_posterior_over_arms(algorithm, half_lif
     optimizer = algorithm(problem.arms, **options)
     diary = Diary(optimizer, half_life)
     for step in range(25):
-        suggestion = optimizer.ask(4)
+        suggestion = optimizer.ask(at_most=4)
         if step % 3 == 1 and len(suggestion) > 1:  # results in parts
             diary.tell(suggestion[:1], problem.rewards(suggestion[:1].indices))
             diary.check()
@@ -109,7 +109,7 @@ def test_the_table_is_the_dense_weighted_posterior_over_a_box(algorithm):
     optimizer = algorithm(bounds=BOUNDS, half_life=5.0, acquisition_options=QUICK, **GIVEN)
     diary = Diary(optimizer, 5.0)
     for _ in range(12):
-        suggestion = optimizer.ask(2)
+        suggestion = optimizer.ask(at_most=2)
         diary.tell(suggestion, f(suggestion.X))
         diary.check()
     X = BOUNDS[0] + torch.rand(20, 2, generator=torch.Generator().manual_seed(1)).double()
@@ -124,7 +124,7 @@ def test_the_table_is_the_dense_weighted_posterior_over_a_tree(algorithm):
     optimizer = algorithm(bounds=BOUNDS, half_life=5.0, **GIVEN)
     diary = Diary(optimizer, 5.0)
     for _ in range(20):
-        suggestion = optimizer.ask(3)
+        suggestion = optimizer.ask(at_most=3)
         diary.tell(suggestion, f(suggestion.X))
         diary.check()
     assert len(optimizer.tree) > 10
@@ -137,7 +137,7 @@ def test_an_infinite_half_life_changes_nothing(algorithm, half_life):
     never = algorithm(problem.arms, **problem.options())
     infinite = algorithm(problem.arms, **problem.options(half_life=half_life))
     for _ in range(30):
-        a, b = never.ask(3), infinite.ask(3)
+        a, b = never.ask(at_most=3), infinite.ask(at_most=3)
         assert a.indices.tolist() == b.indices.tolist()
         Y = problem.f[a.indices]
         never.tell(a, Y)
@@ -198,7 +198,7 @@ def test_a_run_saved_and_resumed_goes_on_bit_for_bit(algorithm, when, fitted):
         out = []
         for i in range(start, stop):
             try:
-                suggestion = optimizer.ask(2)
+                suggestion = optimizer.ask(at_most=2)
             except BatchCompleteError:
                 suggestion = optimizer.pending
             out.append(suggestion.indices.tolist())
@@ -313,7 +313,7 @@ def test_rows_of_a_box_are_renumbered_while_points_are_pending():
     )
     X = 2 * torch.rand(150, 2, generator=torch.Generator().manual_seed(3)).double()
     optimizer.tell(X[:20], f(X[:20]))
-    suggestion = optimizer.ask(3)
+    suggestion = optimizer.ask(at_most=3)
     for i in range(20, 150):
         optimizer.tell(X[i : i + 1], f(X[i : i + 1]))
     assert len(optimizer.table.X) < 150

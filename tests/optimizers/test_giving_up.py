@@ -41,7 +41,7 @@ def given_up(optimizer):
 
 def warmed_up(optimizer, rounds=4):
     for _ in range(rounds):
-        suggestion = optimizer.ask(8)
+        suggestion = optimizer.ask(at_most=8)
         optimizer.tell(suggestion, value(suggestion.X))
     return optimizer
 
@@ -51,7 +51,7 @@ class TestGivingUp:
     def test_belief_stays_and_nothing_is_pending(self, make):
         optimizer = warmed_up(make())
         mean = optimizer.best().mean
-        optimizer.give_up(optimizer.ask(3))
+        optimizer.give_up(optimizer.ask(at_most=3))
         assert len(optimizer.pending) == 0
         assert optimizer.best().mean == mean
         assert len(optimizer.ask()) >= 1
@@ -59,7 +59,7 @@ class TestGivingUp:
     def test_a_point_that_always_fails_is_not_asked_for_ever(self, make):
         optimizer, asked = warmed_up(make()), []
         for _ in range(6):
-            suggestion = optimizer.ask(1)
+            suggestion = optimizer.ask(at_most=1)
             asked.append(round(float(suggestion.X), 2))
             optimizer.give_up(suggestion)
         assert len(set(asked)) > 1
@@ -74,21 +74,21 @@ class TestGivingUp:
         optimizer.give_up(suggestion[half:])
         assert optimizer.num_observations == before
         assert len(optimizer.pending) == 0
-        optimizer.ask(1)
+        optimizer.ask(at_most=1)
 
     def test_saved_and_loaded(self, make):
         optimizer = warmed_up(make())
-        optimizer.give_up(optimizer.ask(2))
+        optimizer.give_up(optimizer.ask(at_most=2))
         other = make()
         other.load_state_dict(optimizer.state_dict())
-        assert torch.equal(optimizer.ask(3).X, other.ask(3).X)
+        assert torch.equal(optimizer.ask(at_most=3).X, other.ask(at_most=3).X)
 
     def test_everything_fails_from_the_start(self, make):
         optimizer = make()
         for _ in range(5):
-            optimizer.give_up(optimizer.ask(4))
+            optimizer.give_up(optimizer.ask(at_most=4))
         assert optimizer.num_observations == 0
-        suggestion = optimizer.ask(2)
+        suggestion = optimizer.ask(at_most=2)
         optimizer.tell(suggestion, value(suggestion.X))
         assert optimizer.num_observations == len(suggestion)
 
@@ -96,7 +96,7 @@ class TestGivingUp:
 def test_points_given_up_spend_nothing_of_the_batch():
     optimizer = warmed_up(over_arms(BBKB), rounds=1)
     for _ in range(150):
-        optimizer.give_up(optimizer.ask(1))
+        optimizer.give_up(optimizer.ask(at_most=1))
     assert len(given_up(optimizer)) == 100
     assert len(optimizer.ask()) >= 1
 

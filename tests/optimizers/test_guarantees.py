@@ -195,12 +195,12 @@ def test_bounds_still_hold_at_the_last_pick_of_a_batch(belief, rule, over):
     longest = 0
     rounds, most = (2, 6) if over == "box" else (4, 25)
     for _ in range(rounds):
-        suggestion = optimizer.ask(most)
+        suggestion = optimizer.ask(at_most=most)
         optimizer.tell(suggestion, torch.sin(3 * suggestion.X).sum(-1))
         if not optimizer.num_observations >= 3:
             continue
         before, model = optimizer.width_now, optimizer.model
-        suggestion = optimizer.ask(most)
+        suggestion = optimizer.ask(at_most=most)
         X = torch.cat([problem.arms, suggestion.X]) if over == "arms" else suggestion.X
         chosen = suggestion.X[:-1] if not isinstance(rule, HoldingRule) else suggestion.X[:0]
         covariance = model.posterior(torch.cat([X, chosen])).mvn.covariance_matrix

@@ -77,7 +77,7 @@ class TestEveryAlgorithm:
     def test_one_initial_point(self, algorithm, options):
         optimizer = algorithm(torch.rand(20, 2).double(), seed=0, **options)
         optimizer.tell([7], [1.0])
-        optimizer.tell(optimizer.ask(1), [2.0])
+        optimizer.tell(optimizer.ask(at_most=1), [2.0])
         assert optimizer.num_observations == 2
 
 

@@ -83,7 +83,7 @@ def test_many_results_nobody_asked_for():
 def test_results_are_seen_while_something_is_pending(algorithm):
     optimizer = algorithm(ARMS, **given())
     optimizer.tell([50], [0.0])
-    optimizer.ask(1)
+    optimizer.ask(at_most=1)
     for _ in range(30):
         optimizer.tell([7], [1.0])
     assert optimizer.best().index == 7 and optimizer.best().mean > 0.9
@@ -95,7 +95,7 @@ def test_the_threshold_sees_results_while_something_is_pending():
         optimizer = CompressedUCB(ARMS, **given(epsilon=0.1))
         optimizer.tell([50], [0.0])
         if straggler:
-            optimizer.ask(1)
+            optimizer.ask(at_most=1)
         for _ in range(30):
             optimizer.tell([7], [1.0])
         orders.append(optimizer.model_order)
@@ -229,9 +229,9 @@ def test_a_batch_over_a_box_is_resumed_bit_for_bit():
     optimizer, resumed = make(), make()
     first = optimizer.ask()
     optimizer.tell(first, torch.sin(5 * first.X).sum(-1))
-    optimizer.ask(4)
+    optimizer.ask(at_most=4)
     resumed.load_state_dict(optimizer.state_dict())
-    assert torch.equal(optimizer.ask(2).X, resumed.ask(2).X)
+    assert torch.equal(optimizer.ask(at_most=2).X, resumed.ask(at_most=2).X)
 
 
 def test_a_skipped_point_that_is_told_counts_once():

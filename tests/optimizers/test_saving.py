@@ -37,10 +37,10 @@ def steps(optimizer, problem, n):
     out = []
     for i in range(n):
         try:
-            suggestion = optimizer.ask(2)
+            suggestion = optimizer.ask(at_most=2)
         except BatchCompleteError:
             optimizer.tell(optimizer.pending, problem.f[optimizer.pending.indices])
-            suggestion = optimizer.ask(2)
+            suggestion = optimizer.ask(at_most=2)
         out.append(suggestion.indices.tolist())
         part = suggestion[:1] if i % 3 == 1 else suggestion
         optimizer.tell(part, problem.f[part.indices] + 0.1 * i)
@@ -66,7 +66,7 @@ def test_a_run_saved_and_resumed_goes_on_bit_for_bit(algorithm, options, when):
     steps(first, problem, when)
     second.load_state_dict(through_a_file(first.state_dict()))
     if when == 13:  # in the middle of a batch
-        assert whole.ask(1).indices.tolist() == second.ask(1).indices.tolist()
+        assert whole.ask(at_most=1).indices.tolist() == second.ask(at_most=1).indices.tolist()
         for o in (whole, second):
             o.tell(o.pending, problem.f[o.pending.indices])
     assert steps(whole, problem, 12) == steps(second, problem, 12)
@@ -82,7 +82,7 @@ def test_the_middle_of_a_batch_is_saved():
     a, b = BBKB(problem.arms, **options), BBKB(problem.arms, **options)
     rows = torch.arange(30)
     a.tell(rows, problem.f[:30])
-    a.ask(2)
+    a.ask(at_most=2)
     b.load_state_dict(through_a_file(a.state_dict()))
     assert torch.equal(a.pending.indices, b.pending.indices)
     assert torch.equal(a.ask().indices, b.ask().indices)

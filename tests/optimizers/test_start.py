@@ -101,7 +101,7 @@ def test_the_first_arm_is_drawn_uniformly(name):
         pytest.skip("its first batch is chosen by variance")
     counts = torch.zeros(len(MANY))
     for seed in range(240):
-        counts[int(ALGORITHMS[name](MANY, **given, seed=seed).ask(1).indices)] += 1
+        counts[int(ALGORITHMS[name](MANY, **given, seed=seed).ask(at_most=1).indices)] += 1
     # Each arm has 20 draws in the mean, with a standard deviation of 4.3.
     assert counts.min() >= 4 and counts.max() <= 40
 

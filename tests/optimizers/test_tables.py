@@ -32,7 +32,7 @@ def optimizer():
     optimizer.tell(ELSEWHERE, [1.0, 2.0])
     for _ in play(optimizer, problem, 60):
         pass
-    optimizer.ask(2)
+    optimizer.ask(at_most=2)
     return optimizer
 
 

@@ -64,7 +64,7 @@ def test_informative_results_exceed_the_threshold_given_those_kept(problem):
 
 def test_asked_points_have_the_score_they_were_chosen_with(problem):
     optimizer = warm(problem)
-    suggestion = optimizer.ask(2)
+    suggestion = optimizer.ask(at_most=2)
     state, table = state_of(optimizer), optimizer.table
     scores = torch.tensor([p.score for p in state.in_flight.pending.values()])
     told = results(suggestion.indices.tolist(), [0.0, 0.0], suggestion.ids)
@@ -81,11 +81,13 @@ def test_known_noise_comes_with_the_first_results(problem):
     state, variances = state_of(optimizer), torch.tensor([0.1, 0.3])
     known = with_known_noise(Surrogate(), state, variances).model
     assert known.noise_known == pytest.approx(0.2) == known.hyper.noise_var
-    assert with_known_noise(Surrogate(), state, None) is state
+    assert with_known_noise(Surrogate(), state, torch.full((2,), torch.nan)) is state
     assert with_known_noise(Surrogate(noise_var=0.5), state, variances) is state
     optimizer.tell([0], [1.0])
-    with pytest.raises(InputDataError, match="Yvar came after"):
-        with_known_noise(Surrogate(), state_of(optimizer), variances)
+    later = with_known_noise(Surrogate(), state_of(optimizer), variances)
+    assert later.model.noise_known is None and later.observations.measured is not None
+    with pytest.raises(InputDataError, match="Yvar must be known for all results or for none"):
+        with_known_noise(Surrogate(half_life=9.0), state_of(optimizer), variances)
 
 
 def test_the_norm_is_doubled_until_a_result_is_within_its_interval(problem):
@@ -121,7 +123,7 @@ def test_absorbing_leaves_out_what_is_not_informative(problem, discard):
 
 def test_results_of_a_batch_wait_for_each_other(problem):
     optimizer = warm(problem)
-    suggestion = optimizer.ask(3)
+    suggestion = optimizer.ask(at_most=3)
     state = state_of(optimizer)
     updater, told = Updater(optimizer.parts, torch.Generator()), suggestion.indices.tolist()
     table = build_table(optimizer.domain, state)

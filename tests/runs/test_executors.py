@@ -31,7 +31,7 @@ def processes(n=2):
 
 def test_processes_give_the_same_run_as_one_call():
     with processes() as pool:
-        result = run(bbkb(), one, 40, executor=pool)
+        result = run(bbkb(), one, 40, executor=pool, keep_busy=False)
         assert torch.equal(result.X, run(bbkb(), value, 40).X)
         assert run(bbkb(), in_a_worker, 10, executor=pool).optimizer.noise_is_known
         assert run(bbkb(), raising, 40, executor=pool).num_failed > 0
@@ -101,7 +101,7 @@ def test_dying_workers_with_a_function_that_makes_pools(tmp_path):
 def test_dying_workers_of_a_pool_end_the_run_and_nothing_is_lost(tmp_path):
     path = tmp_path / "run.sqlite"
     pool = processes()
-    result = run(bbkb(), deadly, 60, executor=pool, journal=path)
+    result = run(bbkb(), deadly, 60, executor=pool, journal=path, keep_busy=False)
     pool.shutdown()
     assert "the executor is broken" in result.stopped and "lambda" in result.stopped
     with processes() as pool:
@@ -134,7 +134,7 @@ def test_ctrl_c_does_not_wait_for_slow_points(tmp_path):
         return one(x)
 
     with ThreadPoolExecutor(2) as pool:
-        result = run(bbkb(), objective, 40, executor=pool, journal=path)
+        result = run(bbkb(), objective, 40, executor=pool, journal=path, keep_busy=False)
         assert not over
         event.set()
     assert result.stopped == "interrupted" and 5 <= len(result.Y) <= 8
@@ -171,7 +171,8 @@ def test_a_dask_cluster_that_loses_a_worker(tmp_path):
         executor = client.get_executor()
         assert num_workers(executor) == 2
         path = tmp_path / "run.sqlite"
-        result = run(bbkb(), in_a_worker, 60, executor=executor, journal=path, callbacks=[kill])
+        options = {"executor": executor, "journal": path, "keep_busy": False}
+        result = run(bbkb(), in_a_worker, 60, callbacks=[kill], **options)
         assert kill.killed and kill.process not in client.run(os.getpid).values()
         executor.shutdown()
     assert len(result.Y) == 60 and result.num_failed == 0
@@ -208,7 +209,8 @@ def test_workers_begin_while_the_batch_is_chosen(make, monkeypatch):
     monkeypatch.setattr("botorch_bkb.runs.loop.PIECE_SECONDS", 0.0)  # two points at a time
     log = []
     with Noting(log) as pool:
-        result = run(make(), one, 30, executor=pool, callbacks=[Asks(log)], progress=False)
+        options = {"executor": pool, "callbacks": [Asks(log)], "progress": False}
+        result = run(make(), one, 30, keep_busy=False, **options)
     assert torch.equal(result.X, run(make(), value, 30, progress=False).X)
     batches = " ".join(log).split("batch")
     assert any("ask submit submit ask submit" in batch for batch in batches)

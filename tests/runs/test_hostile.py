@@ -137,7 +137,7 @@ def test_interrupted_without_a_journal_the_optimizer_knows_what_came():
 
 
 def test_an_old_result_does_not_answer_a_new_point():
-    optimizer = BKB(ARMS, seed=0)
+    optimizer = BKB(ARMS, num_initial=1, seed=0)
     (new,) = points_of(optimizer.ask(), 1, 0)
     tell(optimizer, [(new._replace(number=0, id=-2), Reward(1.0)), (new, Reward(1.0))])
     assert optimizer.num_observations == 2 and len(optimizer.pending) == 0

@@ -96,19 +96,19 @@ def test_a_crash_in_the_middle_of_a_batch_changes_nothing(make, after, path, mon
     start = optimizer.state_dict()
     count, ask = iter(range(10**6)), optimizer.ask
 
-    def ask_until_memory_ends(n):
+    def ask_until_memory_ends(*args, **kwargs):
         if next(count) == after:
             raise MemoryError
-        return ask(n)
+        return ask(*args, **kwargs)
 
     optimizer.ask = ask_until_memory_ends
     with ThreadPoolExecutor(2) as pool:
         with pytest.raises(MemoryError):
             run(optimizer, one, 24, executor=pool, journal=path, progress=False)
         result = resume(path, one, executor=pool, progress=False)
-    again = make()
-    again.load_state_dict(start)
-    assert torch.equal(result.X, run(again, value, 24, progress=False).X)
+        again = make()
+        again.load_state_dict(start)
+        assert torch.equal(result.X, run(again, one, 24, executor=pool, progress=False).X)
 
 
 def test_a_crash_before_results_were_told_leaves_no_hole_in_the_history(path):

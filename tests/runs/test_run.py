@@ -33,7 +33,7 @@ from tests.runs.support import ARMS, BOUNDS, bbkb, one, raising, value
 def by_hand(optimizer, budget):
     X = []
     while len(X) < budget:
-        suggestion = optimizer.ask(budget - len(X))
+        suggestion = optimizer.ask(at_most=budget - len(X))
         optimizer.tell(suggestion, value(suggestion.X))
         X += suggestion.X.tolist()
     return torch.tensor(X, dtype=torch.float64)
@@ -61,10 +61,11 @@ def test_single_points_on_an_executor_are_the_same_run_whoever_is_faster():
         time.sleep(0.003 * (hash(float(x[0])) % 3))
         return one(x)
 
-    with ThreadPoolExecutor(3) as pool:
-        runs = [run(bbkb(), moody, 60, executor=pool) for _ in range(2)]
-    assert torch.equal(runs[0].X, by_hand(bbkb(), 60))
-    assert torch.equal(runs[0].X, runs[1].X)
+    for keep_busy in (False, True):
+        with ThreadPoolExecutor(3) as pool:
+            runs = [run(bbkb(), moody, 60, executor=pool, keep_busy=keep_busy) for _ in range(2)]
+        assert torch.equal(runs[0].X, runs[1].X)
+        assert torch.equal(runs[0].X, by_hand(bbkb(), 60)) is not keep_busy
 
 
 def test_history_has_plain_columns_of_equal_length(tmp_path):
@@ -124,7 +125,9 @@ def test_by_index():
     result = run(bbkb(), lambda rows: table[rows], 30, by_index=True)
     assert torch.equal(result.X, by_hand(bbkb(), 30))
     with ThreadPoolExecutor(2) as pool:
-        same = run(bbkb(), lambda row: table[row], 30, by_index=True, executor=pool)
+        same = run(
+            bbkb(), lambda row: table[row], 30, by_index=True, executor=pool, keep_busy=False
+        )
     assert torch.equal(result.X, same.X)
 
 
@@ -199,7 +202,7 @@ def test_a_flaky_objective_succeeds_at_the_second_attempt():
 
 @pytest.mark.parametrize("shape", [lambda X: 1.0, lambda X: X, lambda X: X[:, :0]])
 def test_an_objective_that_never_works_stops_the_run(shape):
-    optimizer = BBKB(torch.rand(50, 3, dtype=torch.float64), seed=0)
+    optimizer = BBKB(torch.rand(50, 3, dtype=torch.float64), num_initial=1, seed=0)
     result = run(optimizer, shape, 500, progress=False)
     assert "failed in a row" in result.stopped and "values for" in result.stopped
     assert len(result.Y) < 50 and len(result.Y) + result.num_failed < 500

@@ -39,7 +39,7 @@ def again(optimizer):
 def picks(optimizer, budget=15):
     X = []
     while len(X) < budget:
-        suggestion = optimizer.ask(budget - len(X))
+        suggestion = optimizer.ask(at_most=budget - len(X))
         optimizer.tell(suggestion, value(suggestion.X))
         X += suggestion.X.tolist()
     return X

@@ -38,10 +38,10 @@ def over_arms() -> Optimizer:
     optimizer = BBKB(ARMS, batch_threshold=30.0, seed=0)
     optimizer.tell(torch.arange(9), f(ARMS[:9]))
     optimizer.tell(ARMS[:2] + 3, f(ARMS[:2]))
-    first = optimizer.ask(4)
+    first = optimizer.ask(at_most=4)
     optimizer.give_up(first[:2])
     optimizer.tell(first[2], f(first[2].X))
-    optimizer.ask(3)
+    optimizer.ask(at_most=3)
     return optimizer
 
 
@@ -53,7 +53,7 @@ def compressed() -> Optimizer:
 
 def over_box() -> Optimizer:
     optimizer = BBKB(bounds=BOUNDS, num_initial=5, seed=0)
-    suggestion = optimizer.ask(4)
+    suggestion = optimizer.ask(at_most=4)
     optimizer.tell(suggestion[:3], f(suggestion.X[:3]))
     return optimizer
 

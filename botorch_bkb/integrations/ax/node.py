@@ -37,7 +37,8 @@ class BKBNode(ExternalGenerationNode):
     abandoned trials are given up. So is a trial completed without data, but its data are told if
     they arrive later. Points for which Ax created no trial are suggested again. While a batch is
     closed, Ax raises ``DataRequiredError``. ``client.get_next_trials(max_trials=k)`` returns the
-    remaining points of the batch, at most ``lookahead``.
+    remaining points of the batch, at most ``lookahead``. With ``beyond=True`` it always returns
+    ``k`` trials (if that is at most ``lookahead``), some of them beyond the batch rule.
 
     If all of the first results have a positive standard error, the squared standard errors are the
     noise variances. Later results without one (NaN or 0) get the mean variance of the first
@@ -61,6 +62,8 @@ class BKBNode(ExternalGenerationNode):
         lookahead: Largest number of trials per call, ideally your ``max_trials``. Ax does not say
             how many of several trials it wants, so the node selects this many points. Those left
             over serve the next call, unless results arrive first.
+        beyond: Whether trials are generated beyond the batch rule. Bounds with a guarantee lose it
+            there.
         transition_criteria: Criteria for moving on to another node.
         suggested_experiment_status: See Ax.
         options: Further arguments of the algorithm's class, in units of the box (logarithms for
@@ -93,6 +96,7 @@ class BKBNode(ExternalGenerationNode):
         name: str | None = None,
         seed: int | None = None,
         lookahead: int = 8,
+        beyond: bool = False,
         transition_criteria: Sequence[TransitionCriterion] | None = None,
         suggested_experiment_status: ExperimentStatus | None = None,
         **options: Any,
@@ -110,7 +114,7 @@ class BKBNode(ExternalGenerationNode):
             suggested_experiment_status=suggested_experiment_status,
         )
         self.algorithm, self.seed, self.lookahead = algorithm, seed, lookahead
-        self.options = options
+        self.options, self.beyond = options, beyond
         self._run: Run | None = None
         self._saved: dict[str, Any] | None = None
 
@@ -133,7 +137,12 @@ class BKBNode(ExternalGenerationNode):
             space = AxSpace(experiment.search_space)
             optimizer = space.box.make_optimizer(self.algorithm, self.seed, self.options)
             run = Run(
-                experiment._name, created(experiment), space, read_goal(experiment), optimizer
+                experiment._name,
+                created(experiment),
+                space,
+                read_goal(experiment),
+                optimizer,
+                beyond=self.beyond,
             )
         self._run = run
         run.catch_up(experiment, self.name)
@@ -198,6 +207,7 @@ class BKBNode(ExternalGenerationNode):
             "name": self.name,
             "seed": self.seed,
             "lookahead": self.lookahead,
+            "beyond": self.beyond,
             "transition_criteria": list(self.transition_criteria),
             "suggested_experiment_status": self.suggested_experiment_status,
             "previous_node_name": self._previous_node_name,
@@ -241,7 +251,7 @@ class BKBNode(ExternalGenerationNode):
         optimizer.load_state_dict(from_text(saved["state"]))
         ledger = Ledger.from_dict(saved["ledger"])
         name, when = saved["experiment"], created(experiment)
-        return Run(name, when, space, goal, optimizer, ledger, saved["noise"])
+        return Run(name, when, space, goal, optimizer, ledger, saved["noise"], beyond=self.beyond)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BKBNode) and self.to_dict() == other.to_dict()

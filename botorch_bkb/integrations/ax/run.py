@@ -51,6 +51,7 @@ class Run:
         ahead: Points selected but not yet returned to Ax, each with the optimizer's state before
             it.
         offered: Number of loose points returned to Ax since the last reading.
+        beyond: Whether points beyond the batch rule are selected.
     """
 
     experiment: str | None
@@ -62,6 +63,7 @@ class Run:
     noise: float | None = None
     ahead: list[tuple[dict[str, Any], Suggestion]] = field(default_factory=list)
     offered: int = 0
+    beyond: bool = False
 
     @property
     def state(self) -> dict[str, Any]:
@@ -125,13 +127,21 @@ class Run:
             sem * sem if is_known else self.noise for sem, is_known in zip(sems, known, strict=True)
         ]
 
+    def _ask(self) -> Suggestion:
+        try:
+            return self.optimizer.ask(at_most=1)
+        except BatchCompleteError:
+            if not self.beyond:
+                raise
+            return self.optimizer.ask(1, distinct=False)
+
     def look_ahead(self, most: int) -> int:
         r"""Select points ahead, and return how many are available, at most ``most``."""
         waiting = len(self.ledger.loose) - self.offered
         while waiting + len(self.ahead) < most:
             before = self.optimizer.state_dict()
             try:
-                self.ahead.append((before, self.optimizer.ask(1)))
+                self.ahead.append((before, self._ask()))
             except (BatchCompleteError, ConvergedError):
                 break
         return waiting + len(self.ahead)
@@ -140,7 +150,7 @@ class Run:
         r"""Return a loose point if there is one, else one from ``ahead``, else a new one."""
         loose = self.ledger.loose
         if self.offered == len(loose):
-            suggestion = self.ahead.pop(0)[1] if self.ahead else self.optimizer.ask(1)
+            suggestion = self.ahead.pop(0)[1] if self.ahead else self._ask()
             loose[suggestion.ids[0]] = self.space.decode(suggestion.X[0])
         self.offered += 1
         return dict(list(loose.values())[self.offered - 1])

@@ -51,7 +51,8 @@ class CompressedMPI(Optimizer):
         acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``,
             ``"explore"``, a function that makes a BoTorch acquisition function of a model, over a
             box also a class of BoTorch's, or an :class:`~botorch_bkb.acquisition.Acquisition`.
-        num_initial: Points of the initial design over a box; ``2 d + 2`` by default.
+        num_initial: Size of the initial design, ``2 d + 2`` by default, but at most 30. Over arms
+            there is one by default only where hyperparameters are fitted.
         discrete_dims: Coordinates of a box that take only some values, ``{i: values}``.
         acquisition_options: Arguments of BoTorch's ``optimize_acqf`` over a box, constraints and
             fixed features included (:class:`~botorch_bkb.domains.Box`).

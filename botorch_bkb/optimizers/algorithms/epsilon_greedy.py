@@ -49,7 +49,9 @@ class EpsilonGreedy(Optimizer):
         batch_threshold: ``C~``: the factor by which variances may fall before feedback is needed.
         max_batch_size: The largest number of points in a batch.
         probability: The probability of a random arm.
-        num_initial: Points of the initial design over a box; ``2 d + 2`` by default.
+        max_replicates: How often an arm may be evaluated in all; None for any number.
+        num_initial: Size of the initial design, ``2 d + 2`` by default, but at most 30. Over arms
+            there is one by default only where hyperparameters are fitted.
         discrete_dims: Coordinates of a box that take only some values, ``{i: values}``.
         acquisition_options: Arguments of BoTorch's ``optimize_acqf`` over a box, constraints and
             fixed features included (:class:`~botorch_bkb.domains.Box`).
@@ -61,7 +63,7 @@ class EpsilonGreedy(Optimizer):
         >>> from botorch_bkb import EpsilonGreedy
         >>> optimizer = EpsilonGreedy(torch.eye(5, dtype=torch.float64), probability=0.0, seed=0)
         >>> optimizer.tell([1, 3], [0.0, 1.0])
-        >>> int(optimizer.ask(1).indices)
+        >>> int(optimizer.ask(at_most=1).indices)
         3
 
     Reference:
@@ -91,6 +93,7 @@ class EpsilonGreedy(Optimizer):
         batch_threshold: float = 2.0,
         max_batch_size: int = 10_000,
         probability: float = 0.1,
+        max_replicates: int | None = None,
         num_initial: int | None = None,
         discrete_dims: Mapping[int, Sequence[float]] | None = None,
         acquisition_options: Mapping[str, Any] | None = None,
@@ -100,6 +103,7 @@ class EpsilonGreedy(Optimizer):
         domain = as_domain(
             arms,
             bounds,
+            max_replicates=max_replicates,
             num_initial=num_initial,
             discrete_dims=discrete_dims,
             acquisition_options=acquisition_options,

@@ -23,6 +23,7 @@ def as_domain(
     discrete_dims: Mapping[int, Sequence[float]] | None,
     acquisition_options: Mapping[str, Any] | None,
     keep_coordinates: bool,
+    max_replicates: int | None = None,
 ) -> Domain:
     r"""Return the arms or the box that a user meant."""
     if (arms is None) == (bounds is None):
@@ -31,6 +32,10 @@ def as_domain(
             f"{'neither' if arms is None else 'both'}."
         )
     if bounds is not None:
+        if max_replicates is not None:
+            raise InputDataError(
+                f"max_replicates goes with arms, not bounds, got {max_replicates}: leave it out."
+            )
         return Box(
             bounds,
             num_initial=num_initial,
@@ -38,12 +43,15 @@ def as_domain(
             acquisition_options=acquisition_options,
             keep_coordinates=keep_coordinates,
         )
-    if any(value is not None for value in (num_initial, discrete_dims, acquisition_options)):
-        raise InputDataError(
-            "num_initial, discrete_dims and acquisition_options go with bounds, not arms."
-        )
+    if any(value is not None for value in (discrete_dims, acquisition_options)):
+        raise InputDataError("discrete_dims and acquisition_options go with bounds, not arms.")
     assert arms is not None
-    domain = Arms(arms, keep_coordinates=keep_coordinates)
+    domain = Arms(
+        arms,
+        keep_coordinates=keep_coordinates,
+        num_initial=num_initial,
+        max_replicates=max_replicates,
+    )
     if len(arms) == 2:
         warnings.warn(
             "There are two arms. If they are the corners of a box, pass them as bounds.",

@@ -46,7 +46,9 @@ class GPUCB(Optimizer):
         acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``,
             ``"explore"``, a function that makes a BoTorch acquisition function of a model, over a
             box also a class of BoTorch's, or an :class:`~botorch_bkb.acquisition.Acquisition`.
-        num_initial: Points of the initial design over a box; ``2 d + 2`` by default.
+        max_replicates: How often an arm may be evaluated in all; None for any number.
+        num_initial: Size of the initial design, ``2 d + 2`` by default, but at most 30. Over arms
+            there is one by default only where hyperparameters are fitted.
         discrete_dims: Coordinates of a box that take only some values, ``{i: values}``.
         acquisition_options: Arguments of BoTorch's ``optimize_acqf`` over a box, constraints and
             fixed features included (:class:`~botorch_bkb.domains.Box`).
@@ -86,6 +88,7 @@ class GPUCB(Optimizer):
         delta: float = 0.1,
         batch_rule: str | BatchRule = "one",
         acquisition: str | Acquisition | Factory = "ucb",
+        max_replicates: int | None = None,
         num_initial: int | None = None,
         discrete_dims: Mapping[int, Sequence[float]] | None = None,
         acquisition_options: Mapping[str, Any] | None = None,
@@ -95,6 +98,7 @@ class GPUCB(Optimizer):
         domain = as_domain(
             arms,
             bounds,
+            max_replicates=max_replicates,
             num_initial=num_initial,
             discrete_dims=discrete_dims,
             acquisition_options=acquisition_options,

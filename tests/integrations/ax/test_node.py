@@ -55,7 +55,7 @@ def test_node_asks_what_the_bare_optimizer_asks(algorithm):
     client = make_client(algorithm)
     for _ in range(9):
         trials = client.get_next_trials(1)
-        suggestion = optimizer.ask(1)
+        suggestion = optimizer.ask(at_most=1)
         assert torch.equal(as_rows(trials.values()), suggestion.X)
         complete(client, trials)
         optimizer.tell(suggestion, [-bowl(p) for p in trials.values()])
@@ -69,7 +69,7 @@ def test_a_call_hands_out_the_batch_of_the_bare_optimizer():
     sizes = []
     for _ in range(4):
         trials = client.get_next_trials(max_trials=4)
-        suggestion = optimizer.ask(4)
+        suggestion = optimizer.ask(at_most=4)
         assert torch.equal(as_rows(trials.values()), suggestion.X)
         complete(client, trials)
         optimizer.tell(suggestion, [-bowl(p) for p in trials.values()])
@@ -231,7 +231,9 @@ def test_attached_trials_are_told():
     assert optimizer.num_observations == 4
     bare = botorch_bkb.BBKB(bounds=BOUNDS, seed=0, num_initial=4, **QUICK)
     bare.tell(as_rows(points), [-bowl(p) for p in points])
-    assert torch.equal(bare.ask(1).X, as_rows([client._experiment.trials[4].arm.parameters]))
+    assert torch.equal(
+        bare.ask(at_most=1).X, as_rows([client._experiment.trials[4].arm.parameters])
+    )
 
 
 def test_an_attached_copy_of_a_running_trial_counts_beside_it():
@@ -455,3 +457,15 @@ def test_a_strategy_moved_to_another_experiment_begins_anew():
     other.set_generation_strategy(client._generation_strategy.clone_reset())
     other.get_next_trials(1)
     assert node_of(other).optimizer.num_observations == 12
+
+
+@pytest.mark.parametrize("algorithm", ["BKB", "BBKB", "GPUCB"])
+def test_as_many_trials_as_are_asked_for_where_batches_may_be_exceeded(algorithm):
+    client = make_client(algorithm, lookahead=4, beyond=True)
+    for _ in range(4):
+        trials = client.get_next_trials(max_trials=4)
+        assert len(trials) == 4 and len(as_rows(trials.values()).unique(dim=0)) == 4
+        complete(client, trials)
+    assert optimizer_of(client).num_observations == 16
+    node = node_of(client)
+    assert BKBNode.from_dict(**{k: v for k, v in node.to_dict().items() if k != "__type"}) == node

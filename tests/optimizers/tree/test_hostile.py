@@ -128,15 +128,15 @@ class TestBothAlgorithms:
                 patch.setattr(PartitionTree, "with_children", interrupted)
                 before, cells = optimizer_view(ours), len(calls)
                 try:
-                    a = ours.ask(2)
+                    a = ours.ask(at_most=2)
                 except KeyboardInterrupt:
                     happened += 1
                     assert optimizer_view(ours) == before
                     consistent(ours)
                     a = None
             if a is None:
-                a = ours.ask(2)
-            assert torch.equal(a.X, theirs.ask(2).X)
+                a = ours.ask(at_most=2)
+            assert torch.equal(a.X, theirs.ask(at_most=2).X)
             assert torch.equal(ours.tree.lower, theirs.tree.lower)
             if i % 3 == 2 or batch_of(ours).complete:  # otherwise the batch goes on
                 for o in (ours, theirs):
@@ -278,7 +278,7 @@ def test_stragglers_count_as_picked():
     first = optimizer.ask()
     assert len(first) > 3
     optimizer.tell(first[:2], sines(first[:2].X))
-    second = optimizer.ask(1)
+    second = optimizer.ask(at_most=1)
     run.observe(torch.cat([X, first[:2].X]), sines(torch.cat([X, first[:2].X])))
     S, late = run.X, list(first[2:].X.split(1))
     tree = optimizer.tree

@@ -254,7 +254,7 @@ def test_gap_and_best_leave_the_run_alone():
     a, b = (AdaBBKB(bounds=BOX, **given(batch_threshold=10.0)) for _ in range(2))
     for _ in range(4):
         a.gap(), a.num_observations and a.best()
-        x, y = a.ask(1), b.ask(1)
+        x, y = a.ask(at_most=1), b.ask(at_most=1)
         a.gap(), a.num_observations and a.best()
         assert torch.equal(x.X, y.X)
         for o in (a, b):

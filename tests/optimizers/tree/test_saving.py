@@ -31,10 +31,10 @@ def steps(optimizer, n, start):
     out = []
     for i in range(start, start + n):
         try:
-            suggestion = optimizer.ask(2)
+            suggestion = optimizer.ask(at_most=2)
         except BatchCompleteError:
             optimizer.tell(optimizer.pending, sines(optimizer.pending.X))
-            suggestion = optimizer.ask(2)
+            suggestion = optimizer.ask(at_most=2)
         out.append(suggestion.X)
         if i % 3 == 1:
             optimizer.tell(suggestion[:1], sines(suggestion[:1].X) + 0.01 * i)
@@ -70,7 +70,7 @@ def test_a_batch_saved_at_every_pick():
     for _ in range(7):
         second = AdaBBKB(bounds=BOX, **options)
         second.load_state_dict(through_a_file(whole.state_dict()))
-        assert torch.equal(whole.ask(10).X, second.ask(10).X)
+        assert torch.equal(whole.ask(at_most=10).X, second.ask(at_most=10).X)
         assert torch.equal(whole.tree.lower, second.tree.lower)
 
 
@@ -89,7 +89,7 @@ def test_ties_do_not_depend_on_how_a_batch_is_asked_for():
         again = AdaBBKB(bounds=cube, **options)
         again.load_state_dict(through_a_file(saved.state_dict()))
         for optimizer in (parts, again):
-            assert torch.equal(X[start : start + 2], optimizer.ask(2).X)
+            assert torch.equal(X[start : start + 2], optimizer.ask(at_most=2).X)
         saved = again
         cells.append(len(saved.tree))
     assert len(set(cells)) > 3  # it matters when they are split
@@ -103,7 +103,7 @@ def test_a_pick_that_is_held_is_held_as_often_after_loading():
     whole, second = (AdaBKB(bounds=UNIT, **options) for _ in range(2))
     first = whole.ask()
     whole.tell(first, sines(first.X))
-    whole.ask(2), whole.ask(2)
+    whole.ask(at_most=2), whole.ask(at_most=2)
     second.load_state_dict(through_a_file(whole.state_dict()))
     assert len(whole.ask()) == len(second.ask())
 
@@ -126,9 +126,9 @@ def test_a_batch_resumed_leaves_out_the_same_cells():
     whole, second = make(), make()
     X = torch.tensor([[0.125]] * 30 + [[0.375]], dtype=torch.float64)
     whole.tell(X, [3.3] * 30 + [0.0], [0.02] * 30 + [1e4])
-    assert whole.ask(1).X.item() == 0.375
+    assert whole.ask(at_most=1).X.item() == 0.375
     second.load_state_dict(through_a_file(whole.state_dict()))
-    assert torch.equal(whole.ask(1).X, second.ask(1).X)
+    assert torch.equal(whole.ask(at_most=1).X, second.ask(at_most=1).X)
     assert torch.equal(whole.tree.lower, second.tree.lower)
 
 
