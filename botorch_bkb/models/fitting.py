@@ -173,9 +173,7 @@ def in_model(known: Tensor | None, units: RewardUnits) -> Tensor | None:
     return None if known is None else known * units.variance_to_model(1.0)
 
 
-def repeats_of(
-    history: History, known: Tensor | None, units: RewardUnits
-) -> tuple[float, float]:
+def repeats_of(history: History, known: Tensor | None, units: RewardUnits) -> tuple[float, float]:
     r"""Return the pulls beyond the first of each row whose noise is fitted, and their deviations.
 
     Args:
