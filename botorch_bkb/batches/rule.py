@@ -34,7 +34,12 @@ class BatchRule:
         ...     @property
         ...     def limit(self):
         ...         return 3.0
-        >>> len(BBKB(torch.eye(9, dtype=torch.float64), batch_rule=InFours(), seed=0).ask())
+        >>> arms = torch.eye(9, dtype=torch.float64)
+        >>> len(BBKB(arms, batch_rule=InFours(), num_initial=1, seed=0).ask())
+        1
+        >>> optimizer = BBKB(arms, batch_rule=InFours(), seed=0)
+        >>> optimizer.tell(torch.arange(9), torch.zeros(9))
+        >>> len(optimizer.ask())
         4
 
         A custom rule that sees covariances. With ``C`` the covariances of the picks over

@@ -38,8 +38,8 @@ class Arms(Domain):
         >>> from botorch_bkb.domains import Arms
         >>> from botorch_bkb.optimizers import Optimizer
         >>> optimizer = Optimizer(Arms(torch.eye(9, dtype=torch.float64)), seed=0)
-        >>> len(optimizer.ask())
-        1
+        >>> len(optimizer.ask())  # before anything is known, a design
+        9
     """
 
     arms: Tensor

@@ -78,7 +78,7 @@ class Surrogate:
         ...         return num_observations + 10
         >>> arms = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
         >>> optimizer = Optimizer(Arms(arms), model=EveryTen(), seed=0)
-        >>> for _ in range(12):
+        >>> while optimizer.num_observations < 12:
         ...     suggestion = optimizer.ask()
         ...     optimizer.tell(suggestion, -((suggestion.X - 0.3) ** 2))
         >>> optimizer.num_observations

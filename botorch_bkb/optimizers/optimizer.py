@@ -375,10 +375,10 @@ class Optimizer(OptimizerBase):
             >>> import torch
             >>> from botorch_bkb import BKB
             >>> optimizer = BKB(torch.eye(9, dtype=torch.float64), seed=0)
-            >>> suggestion = optimizer.ask()
+            >>> suggestion = optimizer.ask(2)
             >>> optimizer.give_up(suggestion)
-            >>> len(optimizer.pending), optimizer.ask().ids
-            (0, (1,))
+            >>> len(optimizer.pending), optimizer.ask(1).ids
+            (0, (2,))
         """
         if not isinstance(suggestion, Suggestion):
             raise InputDataError(

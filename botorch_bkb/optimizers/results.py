@@ -19,7 +19,7 @@ class BatchCompleteError(BotorchError):
         >>> try:
         ...     optimizer.ask()
         ... except BatchCompleteError:
-        ...     optimizer.tell(suggestion, [0.5])
+        ...     optimizer.tell(suggestion, [0.5, 1.0, 1.5])
         >>> len(optimizer.ask())
         1
     """

@@ -63,7 +63,7 @@ class CompressedMPI(Optimizer):
         >>> import torch
         >>> from botorch_bkb import CompressedMPI
         >>> arms = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
-        >>> optimizer = CompressedMPI(arms, acquisition="pi", seed=0)
+        >>> optimizer = CompressedMPI(arms, acquisition="pi", num_initial=2, seed=0)
         >>> optimizer.tell([3, 40], [0.0, 1.0])
         >>> len(optimizer.ask())
         1

@@ -62,7 +62,7 @@ class EpsilonGreedy(Optimizer):
         >>> import torch
         >>> from botorch_bkb import EpsilonGreedy
         >>> optimizer = EpsilonGreedy(torch.eye(5, dtype=torch.float64), probability=0.0, seed=0)
-        >>> optimizer.tell([1, 3], [0.0, 1.0])
+        >>> optimizer.tell(torch.arange(5), [0.0, 0.0, 0.0, 1.0, 0.0])
         >>> int(optimizer.ask(at_most=1).indices)
         3
 

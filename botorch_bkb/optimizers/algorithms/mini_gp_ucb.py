@@ -59,7 +59,7 @@ class MiniGPUCB(Optimizer):
     Example:
         >>> import torch
         >>> from botorch_bkb import MiniGPUCB
-        >>> optimizer = MiniGPUCB(torch.rand(50, 2, dtype=torch.float64), seed=0)
+        >>> optimizer = MiniGPUCB(torch.rand(50, 2, dtype=torch.float64), num_initial=1, seed=0)
         >>> optimizer.ask().indices.unique().numel()
         1
 
