@@ -177,6 +177,22 @@ def test_features_have_the_gradient_of_the_dense_formula():
     compare(model, None, False)
 
 
+@pytest.mark.parametrize("indices", [None, torch.arange(0, 30, 4)], ids=["exact", "sparse"])
+def test_float32_data_have_the_loss_of_the_same_numbers_in_float64(indices):
+    X, Y = data(30, 2, 3)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        x, y = (t.float().to(dtype) for t in (X, Y))
+        dictionary = AllPoints() if indices is None else indices
+        kernel = KERNELS["3/2"](2).to(dtype)
+        model = DTCGP(x, y, covar_module=kernel, dictionary=dictionary, outcome_transform=None)
+        mll = ExactMarginalLogLikelihood(model.likelihood, model).train()
+        value, gradients = get_loss_closure_with_grads(mll, dict(mll.named_parameters()))()
+        found.append([value, *gradients])
+    for single, double in zip(*found, strict=True):
+        assert torch.allclose(single.double(), double, rtol=1e-4, atol=1e-5)
+
+
 def test_float32_models_fit():
     X, Y = data(60, 2, 0)
     model = DTCGP(X.float(), Y.float())
