@@ -57,7 +57,7 @@ def mean_step(
     last, seconds = optimizer.num_observations + steps, 0.0
     while optimizer.num_observations < last:
         start = time.process_time()
-        suggestion = optimizer.ask(last - optimizer.num_observations)
+        suggestion = optimizer.ask(at_most=last - optimizer.num_observations)
         seconds += time.process_time() - start
         Y: Tensor = problem.observe(suggestion.X, generator)
         start = time.process_time()
