@@ -17,6 +17,7 @@ from botorch_bkb.batches.criterion import AcquisitionCriterion
 from botorch_bkb.batches.elimination import Elimination, EliminationBatch
 from botorch_bkb.batches.exact import ExactBatch, UpperBound
 from botorch_bkb.batches.lazy import LazyBatch
+from botorch_bkb.batches.pool import PoolBatch
 from botorch_bkb.batches.sampled import GreedyBatch, ThompsonBatch
 from botorch_bkb.batches.tree import TreeBatch
 from botorch_bkb.domains import Arms, Box, Domain, Tree
@@ -89,6 +90,8 @@ def _(domain: Box, context: BatchContext) -> Batch:
     if left > 0 or observations.history.num_observations == 0:
         is_initial = left > 0 or observations.num_observations == 0
         return DesignBatch(domain, context, max(1, left), is_initial)
+    if PoolBatch.suits(domain, context):
+        return PoolBatch(domain, context)
     return BoxBatch(domain, context)
 
 

@@ -163,40 +163,68 @@ class Search:
             starts: ``k x d`` points of the unit cube, used as starting points among others.
             seed: The seed of the other starting points.
         """
-        cube = torch.zeros_like(self.bounds)
-        cube[1] = 1
+        cube = self._unit_cube()
         options: dict[str, Any] = {"q": 1, **self.options}
         for key, constraints in self.linear.items():
             options[key] = [self.cube.constraint_to_unit(*c) for c in constraints]
         fixed = {i: self.cube.value_to_unit(i, value) for i, value in self.fixed.items()}
         generator = torch.Generator().manual_seed(seed)
-        if self._is_plain and isinstance(acquisition, HasGradient):
-            return self._climb(acquisition, starts, self._held(cube, fixed), generator)
-        with manual_seed(seed):
-            if self.discrete:
-                return self._maximise_mixed(acquisition, starts, cube, fixed, options)
-            if self.nonlinear:
-                options = {**options, **self._nonlinear_options(starts)}
-            elif self.linear:
-                starts = starts[: options["num_restarts"] - 1]
-                options["batch_initial_conditions"] = starts.unsqueeze(-2) if len(starts) else None
-            elif not isinstance(acquisition, OneShotAcquisitionFunction):
-                held = self._held(cube.clone(), fixed)
-                starts = self._starts(acquisition, starts, held, options["raw_samples"], generator)
-                options["batch_initial_conditions"] = starts.unsqueeze(-2)
-            try:
+        try:
+            if self.is_plain and isinstance(acquisition, HasGradient):
+                return self._climb(acquisition, starts, self._held(cube, fixed), generator)
+            with manual_seed(seed):
+                if self.discrete:
+                    return self._maximise_mixed(acquisition, starts, cube, fixed, options)
+                if self.nonlinear:
+                    options |= self._nonlinear_options(starts)
+                elif self.linear:
+                    starts = starts[: options["num_restarts"] - 1]
+                    options["batch_initial_conditions"] = (
+                        starts.unsqueeze(-2) if len(starts) else None
+                    )
+                elif not isinstance(acquisition, OneShotAcquisitionFunction):
+                    held, n = self._held(cube.clone(), fixed), options["raw_samples"]
+                    starts = self._starts(acquisition, starts, held, n, generator)
+                    options["batch_initial_conditions"] = starts.unsqueeze(-2)
                 X, _ = optimize_acqf(acquisition, cube, fixed_features=fixed or None, **options)
-            except RuntimeError as error:
-                check_dependence(acquisition, cube, error)
-                raise
+        except RuntimeError as error:
+            check_dependence(acquisition, cube, error)
+            raise
         return X.detach()
 
+    def pool(
+        self, acquisition: AcquisitionFunction, incumbents: Tensor, n: int, seed: int
+    ) -> Tensor:
+        r"""Return candidates for a large batch: local maximisers, and points without a search.
+
+        Args:
+            acquisition: An acquisition function over the unit cube, with an analytic gradient.
+            incumbents: ``k x d`` points of the unit cube. Some candidates are near them.
+            n: The number of candidates that fill the cube.
+            seed: The seed of the candidates.
+        """
+        assert isinstance(acquisition, HasGradient)
+        fixed = {i: self.cube.value_to_unit(i, value) for i, value in self.fixed.items()}
+        cube = self._held(self._unit_cube(), fixed)
+        generator = torch.Generator().manual_seed(seed)
+        X = candidates(n, cube, incumbents, math.ceil(NEAR * n / len(incumbents)), generator)
+        starts = starting_points(
+            X, evaluated(acquisition, X), self.options["num_restarts"], generator
+        )
+        best, _ = climb(acquisition, starts, cube, self.options.get("options") or {})
+        return torch.cat([best, X])
+
     @property
-    def _is_plain(self) -> bool:
+    def is_plain(self) -> bool:
         r"""Whether there is nothing but a box to search."""
         inner = self.options.get("options") or {}
         is_plain = self.options.keys() <= PLAIN and inner.keys() <= {"maxiter"}
         return is_plain and not (self.discrete or self.linear or self.nonlinear)
+
+    def _unit_cube(self) -> Tensor:
+        cube = torch.zeros_like(self.bounds)
+        cube[1] = 1
+        return cube
 
     def _held(self, cube: Tensor, fixed: Mapping[int, float]) -> Tensor:
         r"""Return the cube with fixed coordinates."""

@@ -1,0 +1,141 @@
+r"""Large batches over a box, picked from a pool of candidates.
+
+A search for each of a thousand points would take minutes. Here a pool of candidates is drawn once:
+points that fill the box, points near the best ones observed, and maximisers of the bound. The picks
+are those of greedy upper bounds over the pool, conditioned exactly on each pick. With ``w_b`` the
+coordinates of candidates in the span of the first ``b`` picks
+
+.. code-block:: text
+
+    c(x) = cov_0(x, s) - w_b(x)'w_b(s),     w_{b+1}(x) = (w_b(x), c(x) / sqrt(c(s) + lambda))
+    var_{b+1}(x) = var_b(x) - c(x)^2 / (c(s) + lambda)
+
+for a pick ``s``. This costs ``O(m + b)`` per candidate and pick.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from botorch_bkb.acquisition import UCB
+from botorch_bkb.acquisition.closed import ClosedMarginals
+from botorch_bkb.acquisition.scores import UpperBound
+from botorch_bkb.batches.box import BoxBatch
+from botorch_bkb.batches.context import BatchContext
+from botorch_bkb.belief import chunks
+from botorch_bkb.closed_form import correlation
+from botorch_bkb.domains import Box
+
+#: Number of points from which a batch is picked from a pool.
+LARGE = 32
+#: Number of candidates that fill the box, at least, and per point of the batch.
+LEAST, PER_POINT = 2048, 4
+#: Number of the best points observed that have candidates near them.
+INCUMBENTS = 8
+#: Number of candidates that are embedded at a time.
+CHUNK = 1024
+
+
+class ConditionedBounds:
+    r"""Upper bounds at some points, conditioned exactly on picks among them; the means stay.
+
+    Args:
+        marginals: The belief.
+        X: ``C x d`` points.
+        width: The width of the bounds in posterior standard deviations.
+        noise_var: The noise variance of a pick.
+        most: The largest number of picks.
+
+    Attributes:
+        upper: ``C`` upper bounds; minus infinity where a point may not be picked.
+    """
+
+    def __init__(
+        self, marginals: ClosedMarginals, X: Tensor, width: float, noise_var: float, most: int
+    ) -> None:
+        self.marginals, self.width, self.noise_var = marginals, width, noise_var
+        at = [marginals.evaluate(X[rows]) for rows in chunks(len(X), CHUNK)]
+        self._a, self._mean, self._var, self._slope = (
+            torch.cat(parts)
+            for parts in zip(*((e.a, e.mean, e.var, e.slope) for e in at), strict=True)
+        )
+        self._phi = correlation(marginals.profile, self._a, marginals.points)[0]
+        self._known = self._mean.new_zeros(most, len(X))  # the coordinates w, by picks
+        self._picked = 0
+        self._open = torch.ones_like(self._mean, dtype=torch.bool)
+        self.upper = self._mean + width * self._var.sqrt()
+
+    def pick(self, place: int) -> None:
+        r"""Condition on the point at a place."""
+        own = correlation(self.marginals.profile, self._a, self._a[place : place + 1])[0]
+        c = self.marginals.prior * own.squeeze(-1) + self._phi @ self._slope[place]
+        known = self._known[: self._picked]
+        c -= known.mT @ known[:, place]
+        c /= (self._var[place] + self.noise_var).sqrt()
+        self._known[self._picked] = c
+        self._picked += 1
+        self._var = (self._var - c.square()).clamp_min(0)
+        upper = self._mean + self.width * self._var.sqrt()
+        self.upper = torch.where(self._open, upper, -torch.inf)
+
+    def leave_out(self, places: Tensor) -> None:
+        r"""Let points at some places never be picked."""
+        self._open[places] = False
+        self.upper[places] = -torch.inf
+
+
+class PoolBatch(BoxBatch):
+    r"""Picks the highest upper bounds of a pool of candidates, conditioned on each pick.
+
+    Args:
+        domain: The box.
+        context: What the batch is picked from.
+
+    Reference:
+        Desautels, Krause, Burdick, JMLR 2014. (GP-BUCB.)
+    """
+
+    def __init__(self, domain: Box, context: BatchContext) -> None:
+        super().__init__(domain, context)
+        n, outstanding = context.request.n or 0, [*self.stragglers, *self.given_up]
+        bound = UpperBound(self.marginals, context.record.width)
+        pool = domain.search.pool(
+            bound, self._incumbents(), max(LEAST, PER_POINT * n), context.record.seed
+        )
+        self._pool = torch.cat([self.inputs[outstanding], domain.from_unit(pool)])
+        closed, unit = self._base_closed, domain.cube.to_unit(self._pool)
+        assert closed is not None  # see suits
+        self._bounds = ConditionedBounds(
+            closed, unit, context.record.width, self._noise_var, n + len(outstanding)
+        )
+        for place in range(len(outstanding)):
+            self._bounds.pick(place)
+        self._bounds.leave_out(torch.arange(len(outstanding), device=unit.device))
+
+    @staticmethod
+    def suits(domain: Box, context: BatchContext) -> bool:
+        r"""Return whether a batch is large, by upper bounds, over a box without constraints."""
+        n = context.request.n
+        is_large = n is not None and n >= LARGE and context.acquisition == UCB()
+        if not (is_large and domain.search.is_plain):
+            return False
+        marginals = context.models.marginals(context.state, domain.cube, context.table)
+        return marginals is not None
+
+    def _incumbents(self) -> Tensor:
+        r"""Return the best points observed, in the unit cube."""
+        rows = self.context.state.history.rows
+        best = self.table.mean()[rows].topk(min(INCUMBENTS, len(rows))).indices
+        return self._unit(rows[best].tolist())
+
+    def _choose(self) -> int:
+        place = int(self._bounds.upper.argmax())
+        return self._row_of(self._pool[place : place + 1])
+
+    def _hallucinate(self, row: int) -> None:
+        super()._hallucinate(row)
+        places = torch.nonzero((self._pool == self.inputs[row]).all(-1)).squeeze(-1)
+        self._bounds.pick(int(places[0]))
+        if self.context.request.distinct:
+            self._bounds.leave_out(places)
