@@ -23,7 +23,7 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
         ("minimize", "rewards are maximised, negate them"),
         ("maximize", "rewards are maximised, negate them"),
         ("direction", "rewards are maximised, negate them"),
-        ("batch_size", r"ask\(n\) gives at most n points"),
+        ("batch_size", r"ask\(n\) gives n points"),
         ("num_restarts", "it belongs into acquisition_options"),
         ("kernel", "it is called covar_module"),
         ("noise_vars", "did you mean 'noise_var'"),
@@ -153,11 +153,11 @@ def test_an_objective_that_raises_what_botorch_does_fails_and_the_run_goes_on():
 def test_an_objective_that_returns_nothing(caplog):
     result = run(BBKB(ARMS, seed=0), lambda X: None, 2, progress=False)
     assert result.num_failed == 2
-    assert "the objective returned None, not 1 numbers" in result.failures[0].error
+    assert "the objective returned None, not 2 numbers" in result.failures[0].error
 
 
 def test_an_optimizer_says_what_it_is():
-    optimizer = BBKB(ARMS, seed=0)
+    optimizer = BBKB(ARMS, num_initial=1, seed=0)
     optimizer.ask()
     assert repr(optimizer) == "<BBKB over 30 arms in 2 dimensions, 0 observations, 1 pending>"
     assert repr(AdaBKB(BOUNDS)).startswith("<AdaBKB over a box of 2 dimensions")

@@ -354,7 +354,7 @@ def test_an_asynchronous_run_killed_at_any_moment(tmp_path):
         count += killed_again_and_again(make, path, log, 60, rng, calls, **options)
         check_against_the_log(path, log, distinct=False)
         with Journal.read(path) as journal:
-            assert {event.kind for event in journal.events()} == {"ask", "tell"}
+            assert {event.kind for event in journal.events()} <= {"ask", "fill", "tell"}
         if count >= 20:
             return
 
