@@ -99,7 +99,10 @@ def chosen(options: Options, report: Report) -> list[str]:
     for name in methods:
         if not installed(name):
             report.say(f"{name} is left out: {METHODS[name].package} is not installed")
-    return [name for name in methods if installed(name)]
+    found = [name for name in methods if installed(name)]
+    if not found:
+        raise SystemExit("none of the methods is installed: pip install -e '.[benchmarks]'")
+    return found
 
 
 def cases(options: Options, methods: list[str]) -> Iterator[Case]:
@@ -224,6 +227,8 @@ class Study:
         with self.report.picture("search_regret", rows, 4, figsize=size) as axes:
             for ax, name in zip(axes.flat, names, strict=False):
                 self._draw_regret(ax, name)
+            for ax in axes.flat[len(names) :]:
+                ax.set_axis_off()
             self._legend(axes[0, 0])
 
     def _legend(self, ax: Any) -> None:
@@ -233,16 +238,18 @@ class Study:
     def _draw_ratios(self, ax: Any, names: list[str], figure: str) -> None:
         rows = [*names, "geometric mean"]
         for i, method in enumerate(self.methods):
-            places, values = [], []
-            for row, name in enumerate(rows):
-                found = self.ratio(names if row == len(names) else [name], method, figure,
-                                   self.claimed)  # fmt: skip
-                if found:
-                    places.append(row + 0.6 * (i / len(self.methods) - 0.5))
-                    values.append(found.value)
-            ax.plot(values, places, style(i)[1], color=style(i)[0], ms=5, ls="", label=method)
+            color, marker = style(i)
+            some = [self.ratio([name], method, figure, self.claimed) for name in names]
+            some.append(self.ratio(names, method, figure, self.claimed))
+            offset = 0.7 * ((i + 0.5) / len(self.methods) - 0.5)
+            places = [row + offset for row, found in enumerate(some) if found]
+            values = [found.value for found in some if found]
+            ax.plot(values, places, marker, color=color, ms=5, ls="", label=method)
+            if some[-1]:
+                ax.hlines(places[-1], some[-1].low, some[-1].high, color=color, lw=1.2)
         ax.set_yticks(range(len(rows)), rows)
         ax.set(xscale="log", xlabel=f"{figure}, over {QLOGNEI}'s", ylim=(len(rows) - 0.4, -0.6))
+        ax.axhline(len(names) - 0.5, color="0.6", lw=0.8)
         ax.axvline(1, color="0.6", lw=0.8)
         ax.grid(alpha=0.3, axis="x")
 
