@@ -163,6 +163,11 @@ class History:
             self, weights=noise_var * self.weights, deviations=noise_var * self.deviations
         )
 
+    def unweighted(self) -> History:
+        r"""Return the history in which every pull counts the same."""
+        deviations = self.deviations * self.counts / self.weights
+        return replace(self, weights=self.counts, deviations=deviations)
+
     def beside(self, other: History) -> History:
         r"""Return the entries of two histories one after another; rows may occur twice."""
         names = ("rows", "counts", "weights", "means", "deviations")

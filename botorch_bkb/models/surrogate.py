@@ -262,7 +262,9 @@ class Surrogate:
             The new hyperparameters, or None with a warning where fitting failed.
         """
         with torch.inference_mode(False):  # parameters made there cannot be fitted
-            start = self.restandardised(self.initial(X), history, noise_known)
+            # With variances of their own, weights depend on a noise that is not fitted yet.
+            plain = history if known is None else history.unweighted()
+            start = self.restandardised(self.initial(X), plain, noise_known)
         return fit_hyperparameters(
             X,
             history,

@@ -122,6 +122,7 @@ def test_every_argument_has_an_effect(name, argument, monkeypatch):
     kind, steps = ALGORITHMS[name], 5
     if (name, argument) == ("AdaGPUCB", "seed"):
         monkeypatch.setattr("botorch_bkb.optimizers.updating.MOST_FITTED", 4)
+        monkeypatch.setattr("botorch_bkb.optimizers.updating.FEW", 4)
         steps = 8
     assert observed(kind(**given), steps) != observed(kind(**without), steps)
 

@@ -82,9 +82,11 @@ def test_fits_use_a_dictionary_of_bounded_size(problem, monkeypatch):
 
     monkeypatch.setattr(Surrogate, "fit", watched)
     monkeypatch.setattr(updating, "MOST_FITTED", 7)
-    optimizer = BBKB(problem.arms, dictionary=AllPoints(), seed=0)
-    optimizer.tell(torch.arange(30), problem.f[:30])
-    assert sizes == [7] and len(optimizer.dictionary) == 30
+    for few, size in ((29, 7), (30, 30)):  # the exact evidence of few points is cheaper
+        monkeypatch.setattr(updating, "FEW", few)
+        optimizer = BBKB(problem.arms, dictionary=AllPoints(), seed=0)
+        optimizer.tell(torch.arange(30), problem.f[:30])
+        assert sizes.pop() == size and len(optimizer.dictionary) == 30
 
 
 def test_new_hyperparameters_score_all_points_at_once(problem):
