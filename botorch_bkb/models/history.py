@@ -170,9 +170,14 @@ class History:
 
     def beside(self, other: History) -> History:
         r"""Return the entries of two histories one after another; rows may occur twice."""
-        names = ("rows", "counts", "weights", "means", "deviations")
-        columns = {name: torch.cat([getattr(self, name), getattr(other, name)]) for name in names}
-        return replace(self, **columns)
+        return replace(
+            self,
+            rows=torch.cat([self.rows, other.rows]),
+            counts=torch.cat([self.counts, other.counts]),
+            weights=torch.cat([self.weights, other.weights]),
+            means=torch.cat([self.means, other.means]),
+            deviations=torch.cat([self.deviations, other.deviations]),
+        )
 
     def standardisation(self) -> RewardUnits:
         r"""Return the units in which rewards have mean zero and variance one.

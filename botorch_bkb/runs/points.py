@@ -84,10 +84,11 @@ def _try_to_tell(optimizer: Optimizer, group: list[tuple[Point, Reward]]) -> boo
     r"""Tell a group of results; return whether the optimizer took all of them, or else none."""
     if not group:
         return True
-    variances: list[float | None] | None = [reward.variance for _, reward in group]
-    is_first = not optimizer.num_observations and None not in variances
-    if optimizer.parts.model.forgets and not (is_first or optimizer.noise_is_known):
-        variances = None  # they must then be known for all results
+    known = [reward.variance for _, reward in group]
+    is_first = not optimizer.num_observations and None not in known
+    # Where results are forgotten, variances must be known for all of them.
+    left_out = optimizer.parts.model.forgets and not (is_first or optimizer.noise_is_known)
+    variances = None if left_out else known
     suggestion = suggestion_of([point for point, _ in group])
     try:
         optimizer.tell(suggestion, [reward.value for _, reward in group], variances)

@@ -55,7 +55,9 @@ def test_equal_arms_are_suggested_by_the_first_of_them():
     state = state_of(optimizer)
     state = replace(state, in_flight=state.in_flight.begun(2.0, 0, 0))
     batch.pick()
-    after, suggestion = suggest(optimizer.domain, state, batch, 0, [2], skips=False)
+    after, suggestion = suggest(
+        optimizer.domain, state, batch, 0, [2], [False], skips=False, ends_batch=False
+    )
     assert suggestion.indices.tolist() == [0] and suggestion.ids == (0,)
     assert after.in_flight.rows == {0: 0} and not state.in_flight.pending
 
