@@ -126,7 +126,9 @@ class State:
             observations=restored(
                 Observations,
                 {
-                    name: restored(History, value) if isinstance(value, dict) else value
+                    name: restored(History, value)
+                    if isinstance(value, dict) or name == "history"
+                    else value
                     for name, value in observations.items()
                 },
             ),

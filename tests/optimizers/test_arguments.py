@@ -73,6 +73,7 @@ EXCEPTIONS = {
     ("AdaBKB", "bounds"): (GIVEN, 2 * BOUNDS),
     ("AdaBBKB", "bounds"): (GIVEN, 2 * BOUNDS),
     ("AdaGPUCB", "bounds"): (GIVEN, 2 * BOUNDS),
+    ("EpsilonGreedy", "max_dictionary"): ({**GIVEN, "probability": 0.9}, 2),  # enough arms
     ("AdaGPUCB", "seed"): ({}, 1),  # which only fits to a random part of the results depend on
 }
 CASES = [

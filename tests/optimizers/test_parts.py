@@ -82,7 +82,7 @@ FITS: list[int] = []
 
 def test_a_model_of_ones_own():
     FITS.clear()
-    played(Optimizer(Arms(ARMS), model=FixedSchedule(), seed=0), 12)
+    played(Optimizer(Arms(ARMS, num_initial=1), model=FixedSchedule(), seed=0), 12)
     assert FITS == [4, 7, 10]
 
 

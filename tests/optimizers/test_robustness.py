@@ -195,7 +195,7 @@ def test_classes_botorch_cannot_construct_are_refused_at_once():
     with pytest.raises(InputDataError, match="lambda model"):
         BKB(ARMS, acquisition=qKnowledgeGradient)
     optimizer = BKB(ARMS, acquisition=lambda m: qUpperConfidenceBound(m, beta=1.0), seed=0)
-    optimizer.tell([0, 1], [0.0, 1.0])
+    optimizer.tell([0, 1, 2, 3], [0.0, 1.0, 0.5, 0.2])
     with pytest.raises(UnsupportedError, match="analytic"):
         optimizer.ask()
 
