@@ -92,6 +92,9 @@ class PoolBatch(BoxBatch):
         domain: The box.
         context: What the batch is picked from.
 
+    Attributes:
+        pool: The candidates, after the points that were asked earlier, as the user knows them.
+
     Reference:
         Desautels, Krause, Burdick, JMLR 2014. (GP-BUCB.)
     """
@@ -100,11 +103,11 @@ class PoolBatch(BoxBatch):
         super().__init__(domain, context)
         n, outstanding = context.request.n or 0, [*self.stragglers, *self.given_up]
         bound = UpperBound(self.marginals, context.record.width)
-        pool = domain.search.pool(
+        found = domain.search.pool(
             bound, self._incumbents(), max(LEAST, PER_POINT * n), context.record.seed
         )
-        self._pool = torch.cat([self.inputs[outstanding], domain.from_unit(pool)])
-        closed, unit = self._base_closed, domain.cube.to_unit(self._pool)
+        self.pool = torch.cat([self.inputs[outstanding], domain.from_unit(found)])
+        closed, unit = self._base_closed, domain.cube.to_unit(self.pool)
         assert closed is not None  # see suits
         self._bounds = ConditionedBounds(
             closed, unit, context.record.width, self._noise_var, n + len(outstanding)
@@ -131,11 +134,11 @@ class PoolBatch(BoxBatch):
 
     def _choose(self) -> int:
         place = int(self._bounds.upper.argmax())
-        return self._row_of(self._pool[place : place + 1])
+        return self._row_of(self.pool[place : place + 1])
 
     def _hallucinate(self, row: int) -> None:
         super()._hallucinate(row)
-        places = torch.nonzero((self._pool == self.inputs[row]).all(-1)).squeeze(-1)
+        places = torch.nonzero((self.pool == self.inputs[row]).all(-1)).squeeze(-1)
         self._bounds.pick(int(places[0]))
         if self.context.request.distinct:
             self._bounds.leave_out(places)
