@@ -230,7 +230,7 @@ class BoxBatch(BatchOverBox):
         return X[torch.cat(values).argmax()].unsqueeze(0)
 
     def starts(self) -> Tensor:
-        r"""Return where to begin: at the best observed point, and at the previous maximiser."""
+        r"""Return where to look, too: near the best observed point and the previous maximiser."""
         rows = self.context.state.history.rows
         best = rows[self.table.mean()[rows].argmax()]
         return self._unit(sorted({int(best), len(self.inputs) - 1}))

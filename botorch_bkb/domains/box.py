@@ -117,8 +117,8 @@ class Box(BoundedDomain):
 
         Args:
             acquisition: An acquisition function over the unit cube.
-            starts: ``k x d`` points of the unit cube to start from, among others.
-            seed: Seed of the other starting points.
+            starts: ``k x d`` points of the unit cube, near which to look, too.
+            seed: Seed of the candidates from which searches start.
         """
         return self.search.maximise(acquisition, starts, seed)
 

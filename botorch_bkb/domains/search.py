@@ -160,8 +160,9 @@ class Search:
 
         Args:
             acquisition: An acquisition function over the unit cube.
-            starts: ``k x d`` points of the unit cube, used as starting points among others.
-            seed: The seed of the other starting points.
+            starts: ``k x d`` points of the unit cube, near which some of the candidates are. Under
+                constraints and with discrete coordinates they are starting points themselves.
+            seed: The seed of the candidates.
         """
         cube = self._unit_cube()
         options: dict[str, Any] = {"q": 1, **self.options}
