@@ -120,7 +120,7 @@ def play(case: Case) -> Run:
     regrets, uniform = [], []
     for t in range(case.steps):
         f = values(arms, case.drift, t / case.steps)
-        suggestion = optimizer.ask()
+        suggestion = optimizer.ask(at_most=1)
         noise = NOISE * torch.randn(1, generator=generator, dtype=torch.float64)
         optimizer.tell(suggestion, f[suggestion.indices] + noise)
         regrets.append(float(f.max() - f[suggestion.indices]))

@@ -72,7 +72,7 @@ class Acquisition(ABC):
         >>> class Cautious(Acquisition):
         ...     def function(self, context):
         ...         return BudgetedUCB(context.marginals, context.width / 2)
-        >>> arms = Arms(torch.eye(5, dtype=torch.float64))
+        >>> arms = Arms(torch.eye(5, dtype=torch.float64), num_initial=1)
         >>> optimizer = Optimizer(arms, acquisition=Cautious(), seed=0)
         >>> optimizer.tell([1, 3], [0.0, 1.0])
         >>> int(optimizer.ask().indices)

@@ -200,7 +200,7 @@ class Surrogate:
         Args:
             num_observations: The number of observations at this fit.
             num_rows: The number of rows of the table, which every fit builds anew: all arms, or all
-                points that were observed.
+                points that were observed. Over a tree it is taken as large.
         """
         steps = max(1, round(num_observations * num_rows / REFIT_COST))
         return min(num_observations + steps, math.ceil(REFIT_GROWTH * num_observations))

@@ -20,6 +20,7 @@ from botorch_bkb.dictionaries.scores import smallest_coins
 from botorch_bkb.features import approximated
 from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import Hyperparameters
+from botorch_bkb.models.surrogate import REFIT_COST
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.optimizers.tables import exchange_dictionary, moved, new_table
 from botorch_bkb.rows import appended
@@ -59,7 +60,9 @@ class Updater:
         draw = self._draw_for_fitting if is_due else self._draw
         dictionary = draw(state, table)
         before = state.hyper
-        state = replace(state, model=self._updated_model(state, dictionary, len(table.X)))
+        # A fit restores all cells of a tree, also those that were pruned: it is never cheap.
+        num_rows = len(table.X) if state.tree is None else REFIT_COST
+        state = replace(state, model=self._updated_model(state, dictionary, num_rows))
         if state.hyper != before:
             noise_var = state.hyper.units.variance_to_rewards(state.hyper.noise_var)
             state = replace(state, observations=state.observations.weighted(noise_var))

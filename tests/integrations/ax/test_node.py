@@ -466,6 +466,7 @@ def test_as_many_trials_as_are_asked_for_where_batches_may_be_exceeded(algorithm
         trials = client.get_next_trials(max_trials=4)
         assert len(trials) == 4 and len(as_rows(trials.values()).unique(dim=0)) == 4
         complete(client, trials)
+    client.get_next_trials(max_trials=1)  # results are told with the next request
     assert optimizer_of(client).num_observations == 16
     node = node_of(client)
     assert BKBNode.from_dict(**{k: v for k, v in node.to_dict().items() if k != "__type"}) == node
