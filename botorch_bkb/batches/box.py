@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -255,9 +256,10 @@ class BoxBatch(BatchOverBox):
 
     def _score(self, belief: ClosedMarginals | DTCGP, row: int) -> float:
         X = self._unit([row])
-        is_closed = isinstance(belief, ClosedMarginals)
-        var: Tensor = belief.evaluate(X).var if is_closed else belief.marginals(X)[1]
-        return float(var) / self.table.noise_var
+        if isinstance(belief, DTCGP):
+            return float(belief.marginals(X)[1]) / self.table.noise_var
+        closed: Any = belief
+        return float(closed.evaluate(X).var) / self.table.noise_var
 
     def _hallucinate(self, row: int) -> None:
         super()._hallucinate(row)

@@ -518,9 +518,12 @@ class Optimizer(OptimizerBase):
         Args:
             saved: A state of an optimizer that was constructed in the same way.
         """
-        saved = dict(saved)
-        known = saved.pop("known", None)
-        self._state = load(type(self).__name__, self.parts, saved)
+        rest = dict(saved)
+        known = rest.pop("known", None)
+        state = load(type(self).__name__, self.parts, rest)
+        if "known" not in saved:
+            raise InputDataError("The state is damaged or of another kind: 'known' is missing.")
+        self._state = state
         if isinstance(self.domain, Arms):
             known = None if known is None else known.to(self.device)
             self._use(replace(self.parts, domain=replace(self.domain, known=known)))

@@ -63,7 +63,7 @@ def test_points_asked_earlier_are_conditioned_on_and_not_asked_again(monkeypatch
     monkeypatch.setattr(module, "LEAST", 256)
     optimizer = over_box(Box)
     earlier = optimizer.ask(3)
-    rows = [int((optimizer.table.X == x).all(-1).nonzero()[0]) for x in earlier.X]
+    rows = [int((x == optimizer.table.X).all(-1).nonzero()[0]) for x in earlier.X]
     batch = begin_batch(optimizer.domain, context(optimizer, 32, stragglers=tuple(rows)))
     mean, cov = dense_pool(optimizer, batch)
     for place in range(3):
