@@ -38,7 +38,7 @@ TRIED = {
     "oversampling": (GIVEN, 0.01),
     "coupled": ({**GIVEN, "oversampling": 0.5}, False),
     "horizon": ({**GIVEN, "oversampling": 0.5}, 2),
-    "max_dictionary": (GIVEN, 2),
+    "max_dictionary": (GIVEN, 1),
     "width": (GIVEN, 0.1),
     "norm_bound": (GIVEN, 3.0),
     "noise_bound": (INFORMED, 2.0),
