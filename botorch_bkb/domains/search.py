@@ -185,7 +185,7 @@ class Search:
                     )
                 elif not isinstance(acquisition, OneShotAcquisitionFunction):
                     held, n = self._held(cube.clone(), fixed), options["raw_samples"]
-                    starts = self._starts(acquisition, starts, held, n, generator)
+                    _, starts = self._starts(acquisition, starts, held, n, generator)
                     options["batch_initial_conditions"] = starts.unsqueeze(-2)
                 X, _ = optimize_acqf(acquisition, cube, fixed_features=fixed or None, **options)
         except RuntimeError as error:
@@ -208,10 +208,7 @@ class Search:
         fixed = {i: self.cube.value_to_unit(i, value) for i, value in self.fixed.items()}
         cube = self._held(self._unit_cube(), fixed)
         generator = torch.Generator().manual_seed(seed)
-        X = candidates(n, cube, incumbents, math.ceil(NEAR * n / len(incumbents)), generator)
-        starts = starting_points(
-            X, evaluated(acquisition, X), self.options["num_restarts"], generator
-        )
+        X, starts = self._starts(acquisition, incumbents, cube, n, generator)
         best, _ = climb(acquisition, starts, cube, self.options.get("options") or {})
         return torch.cat([best, X])
 
@@ -235,19 +232,18 @@ class Search:
 
     def _starts(
         self, acquisition: Any, incumbents: Tensor, cube: Tensor, n: int, generator: torch.Generator
-    ) -> Tensor:
-        r"""Return points to start from: the best of many that are mostly spread over the box."""
+    ) -> tuple[Tensor, Tensor]:
+        r"""Return candidates, most of them spread over the box, and those to start from."""
         near = math.ceil(NEAR * n / max(1, len(incumbents)))
         X = candidates(n, cube, incumbents, near, generator)
-        return starting_points(
-            X, evaluated(acquisition, X), self.options["num_restarts"], generator
-        )
+        values, restarts = evaluated(acquisition, X), self.options["num_restarts"]
+        return X, starting_points(X, values, restarts, generator)
 
     def _climb(
         self, acquisition: Any, incumbents: Tensor, cube: Tensor, generator: torch.Generator
     ) -> Tensor:
         r"""Climb without autograd."""
-        starts = self._starts(acquisition, incumbents, cube, self._raw_samples, generator)
+        _, starts = self._starts(acquisition, incumbents, cube, self._raw_samples, generator)
         X, values = climb(acquisition, starts, cube, self.options.get("options") or {})
         return X[values.argmax()].unsqueeze(0)
 
