@@ -187,7 +187,9 @@ def test_the_belief_of_the_table_stays():
     for _ in range(4):
         batch.pick()
     assert len(batch.table.X) > n
-    assert all(torch.equal(a, b[:n]) for a, b in zip(before, batch.table.moments(), strict=True))
+    for old, new in zip(before, batch.table.moments(), strict=True):
+        # A product with more rows may be rounded in another way.
+        torch.testing.assert_close(new[:n], old, rtol=1e-14, atol=1e-15)
 
 
 # ---------------------------------------------------------------------- models
