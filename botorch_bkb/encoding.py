@@ -38,7 +38,7 @@ from botorch_bkb.batches import (
     ProductRule,
     SumRule,
 )
-from botorch_bkb.confidence import Confidence
+from botorch_bkb.confidence import Alternating, Confidence, Fixed
 from botorch_bkb.dictionaries import (
     AllPoints,
     Automatic,
@@ -78,8 +78,8 @@ VALUES = {
     for kind in (
         Arms, Box, Tree, Surrogate, AllPoints, Automatic, InformationThreshold,
         RidgeLeverageSampling, RandomlyPivotedCholesky, QuadratureFeatures, RandomFeatures,
-        Confidence, OneAtATime, SumRule, LocalRule, ProductRule, HoldingRule, Elimination, UCB, EI,
-        MPI, PI, PureExploration, Thompson, Greedy, FromBoTorch,
+        Confidence, Fixed, Alternating, OneAtATime, SumRule, LocalRule, ProductRule, HoldingRule,
+        Elimination, UCB, EI, MPI, PI, PureExploration, Thompson, Greedy, FromBoTorch,
     )
 }  # fmt: skip
 LENGTH = struct.Struct("<Q")

@@ -48,7 +48,7 @@ from botorch_bkb.batches import (
     ProductRule,
     SumRule,
 )
-from botorch_bkb.confidence import Confidence
+from botorch_bkb.confidence import Alternating, Confidence, Fixed
 from botorch_bkb.domains import Arms, Box, Tree
 from botorch_bkb.encoding import (
     DTYPES,
@@ -151,6 +151,8 @@ PARTS = [
     QuadratureFeatures(9),
     RandomFeatures(30, seed=4),
     Confidence("theory", delta=0.2, norm_bound="double", noise_bound=0.3),
+    Fixed(1.5),
+    Alternating(2.5, narrow=0.0),
     UCB(),
     EI(),
     MPI(),

@@ -275,7 +275,8 @@ class BoxContext(AcquisitionContext):
     """
 
     def __init__(self, batch: BoxBatch, seed: int) -> None:
-        self.batch, self.seed, self.width = batch, seed, batch.context.record.width
+        self.batch, self.seed = batch, seed
+        self.width = batch.context.width_of(len(batch.picks))
 
     @cached_property
     def marginals(self) -> Model:

@@ -35,6 +35,7 @@ class BatchContext:
         rule: When the batch is complete.
         request: What the user wants of this ask.
         fits: Whether hyperparameters are fitted.
+        first_width: The width of the first pick, if it differs from that of the batch.
     """
 
     state: State
@@ -45,6 +46,7 @@ class BatchContext:
     rule: BatchRule
     request: Request = ANYTHING
     fits: bool = False
+    first_width: float | None = None
 
     @property
     def record(self) -> BatchRecord:
@@ -52,6 +54,12 @@ class BatchContext:
         record = self.state.in_flight.batch
         assert record is not None
         return record
+
+    def width_of(self, pick: int) -> float:
+        r"""Return the width of a pick of the batch; its number begins at 0."""
+        record = self.record
+        is_first = pick == 0 and not (record.stragglers or record.given_up)
+        return self.first_width if is_first and self.first_width is not None else record.width
 
     @property
     def best_reward(self) -> float:

@@ -25,8 +25,9 @@ class Confidence:
     r"""The width of an optimizer's confidence bounds.
 
     Args:
-        width: ``"heuristic"`` (two posterior standard deviations; one and a half over a box that
-            is searched by BoTorch's optimizers), ``"information"`` (the theorems' shape without
+        width: ``"heuristic"`` (two posterior standard deviations; over a box that is searched, half
+            of one for every second point: :class:`~botorch_bkb.confidence.Alternating`),
+            ``"information"`` (the theorems' shape without
             their constants), ``"theory"`` (the tightest bound that is proved for the dictionary and
             batch rule), ``"paper"`` (the bound of the paper's own theorem), a number of posterior
             standard deviations, or a function of :class:`~botorch_bkb.confidence.Progress`. None
@@ -101,13 +102,13 @@ class Confidence:
         return self.width in ("theory", "paper")
 
     def rule(
-        self, *, is_given: bool, heuristic: float, theory: Width | None, paper: Width | None
+        self, *, is_given: bool, heuristic: Fixed, theory: Width | None, paper: Width | None
     ) -> Width:
         r"""Return the width as a function of the progress.
 
         Args:
             is_given: Whether kernel and noise are given.
-            heuristic: The heuristic width, in posterior standard deviations.
+            heuristic: The heuristic width.
             theory: The tightest width that is proved; None where none covers the other parts.
             paper: The width of the paper's own theorem; None where there is none.
         """
@@ -126,7 +127,7 @@ class Confidence:
             return proved
         if callable(width):
             return width
-        return Fixed(heuristic if isinstance(width, str) else float(width))
+        return heuristic if isinstance(width, str) else Fixed(float(width))
 
     def check_effects(
         self, rule: Width, *, uses_norm: bool, uses_delta: bool, uses_accuracy: bool

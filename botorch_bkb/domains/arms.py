@@ -10,6 +10,7 @@ import torch
 from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
+from botorch_bkb.confidence.widths import Fixed
 from botorch_bkb.designs import size_of_design
 from botorch_bkb.domains.domain import Domain
 from botorch_bkb.domains.reading import Points, check_arms, read_points
@@ -72,9 +73,9 @@ class Arms(Domain):
         return min(size, len(self.arms))
 
     @property
-    def default_width(self) -> float:
+    def default_width(self) -> Fixed:
         r"""The heuristic width of bounds: two standard deviations."""
-        return 2.0
+        return Fixed(2.0)
 
     @property
     def default_oversampling(self) -> float:

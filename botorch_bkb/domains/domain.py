@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from botorch_bkb.confidence.widths import Fixed
 from botorch_bkb.domains.reading import Points
 from botorch_bkb.domains.suggestion import Suggestion
 from botorch_bkb.rows import RowIndex
@@ -61,7 +62,7 @@ class Domain(ABC):
 
     @property
     @abstractmethod
-    def default_width(self) -> float:
+    def default_width(self) -> Fixed:
         r"""The width of heuristic confidence bounds, in posterior standard deviations."""
 
     @property

@@ -14,6 +14,7 @@ import torch
 from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
+from botorch_bkb.confidence.widths import Fixed
 from botorch_bkb.domains.bounded import BoundedDomain
 from botorch_bkb.domains.partition import Metric, PartitionTree
 from botorch_bkb.validation import check_positive_integer
@@ -117,9 +118,9 @@ class Tree(BoundedDomain):
         as_radius(self.radius)
 
     @property
-    def default_width(self) -> float:
+    def default_width(self) -> Fixed:
         r"""The heuristic width of bounds: two standard deviations."""
-        return 2.0
+        return Fixed(2.0)
 
     @property
     def depth_limit(self) -> int:

@@ -222,6 +222,11 @@ class Parts:
             return self.width.width
         return checked_width(self.width, self.progress(state, table))
 
+    def first_width(self, state: State) -> float | None:
+        r"""Return the width of a batch's first pick over a box, where it may differ."""
+        width = self.width
+        return width.first(state.history.num_observations) if isinstance(width, Fixed) else None
+
     def progress(self, state: State, table: ArmTable) -> Progress:
         r"""Return what the width may depend on."""
         hyper, domain, stage = state.hyper, self.domain, state.in_flight.stage

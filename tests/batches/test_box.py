@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -122,6 +123,27 @@ def test_picks_have_the_highest_bound_of_a_model_that_hallucinates():
     assert places_of(batch.inputs_of(torch.tensor(batch.picks), GRID)) == expected
     start = cov.diagonal()[expected] / NOISE
     assert batch.scores == pytest.approx(start.tolist(), abs=1e-6)
+
+
+def test_the_first_pick_of_a_batch_may_have_another_width():
+    optimizer = over_box()
+    optimizer.tell(GRID[:1], [5.0])
+    mean, cov = dense_grid(optimizer)
+    context = replace(context_of(optimizer, width=0.5, rule=LONG), first_width=9.0)
+    batch = BoxBatch(optimizer.domain, context)
+    expected = []
+    for width in (9.0, 0.5, 0.5):
+        expected.append(int((mean + width * conditioned(cov, expected).sqrt()).argmax()))
+        batch.pick()
+    assert places_of(batch.inputs_of(torch.tensor(batch.picks), GRID)) == expected
+    assert expected[0] != int((mean + 0.5 * cov.diagonal().sqrt()).argmax())
+
+
+@pytest.mark.parametrize("earlier", ["stragglers", "given_up"])
+def test_while_points_are_outstanding_picks_have_the_width_of_the_batch(earlier):
+    context = replace(context_of(over_box(), width=2.0, **{earlier: (0,)}), first_width=0.1)
+    assert context.width_of(0) == context.width_of(1) == 2.0
+    assert replace(context_of(over_box(), width=2.0), first_width=0.1).width_of(0) == 0.1
 
 
 @pytest.mark.parametrize("earlier", ["stragglers", "given_up"])

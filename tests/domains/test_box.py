@@ -9,6 +9,7 @@ from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataErro
 from hypothesis import given
 from hypothesis import strategies as st
 
+from botorch_bkb.confidence import Alternating, Fixed
 from botorch_bkb.domains import Box, Suggestion, Tree
 from tests.domains.support import BOUNDS, FAST
 
@@ -244,7 +245,9 @@ def test_rows_have_no_numbers_and_what_was_observed_is_recommended(domain):
     assert torch.arange(9)[domain.candidates(rows[:0])].tolist() == [0]  # the centre
 
 
-@pytest.mark.parametrize(("domain", "width"), [(Box, 1.5), (Tree, 2.0)])
+@pytest.mark.parametrize(
+    ("domain", "width"), [(Box, Alternating(2.0, narrow=0.5)), (Tree, Fixed(2.0))]
+)
 def test_defaults(domain, width):
     box = domain(BOUNDS)
     assert (box.default_width, box.default_oversampling) == (width, 2.0)

@@ -183,7 +183,18 @@ def test_a_norm_beside_a_width_that_ignores_it_is_refused(width):
         BBKB(ARMS, covar_module=RBFKernel(), norm_bound=3.0, width=width)
 
 
-def test_the_default_width_is_smaller_over_a_box():
-    for optimizer, width in ((BBKB(bounds=BOUNDS), 1.5), (AdaBKB(bounds=BOUNDS), 2.0)):
+@pytest.mark.parametrize("results", [9, 10])
+def test_over_a_box_every_second_point_has_a_narrow_bound(results):
+    given = {"covar_module": RBFKernel(), "noise_var": 0.01, "bounds": BOUNDS, "seed": 0}
+    alternating, wide, narrow = (BBKB(width=w, **given) for w in (None, 2.0, 0.5))
+    for optimizer in (alternating, wide, narrow):
+        optimizer.tell(ARMS[:results], -10 * (ARMS[:results] - 0.4).square().sum(-1))
+    expected = narrow if results % 2 else wide
+    X = [optimizer.ask(at_most=1).X for optimizer in (alternating, wide, narrow)]
+    assert torch.equal(X[0], X[2 if expected is narrow else 1]) and not torch.equal(X[1], X[2])
+
+
+def test_the_default_width_is_two_deviations_everywhere():
+    for optimizer in (BBKB(ARMS), BBKB(bounds=BOUNDS), AdaBKB(bounds=BOUNDS)):
         optimizer.tell(ARMS[:9], ARMS[:9].sum(-1))
-        assert optimizer.width_now == width
+        assert optimizer.width_now == 2.0
