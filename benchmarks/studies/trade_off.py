@@ -30,7 +30,7 @@ from benchmarks.problems.bandits import Bandit, generated, rbf
 from benchmarks.problems.functions import FUNCTIONS, Problem
 from benchmarks.report import Options, Report
 from botorch_bkb import BBKB, CompressedUCB
-from botorch_bkb.confidence import Progress
+from botorch_bkb.confidence import Alternating, Progress
 from botorch_bkb.confidence.widths import compressed as finite_set
 from botorch_bkb.optimizers import Optimizer
 
@@ -60,7 +60,9 @@ KNOBS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 #: Widths over a box that three seeds do not distinguish, and the number of extra seeds for them.
-CLOSE, MORE_SEEDS = ("1 sd", "1.5 sd", "2 sd", "sqrt(0.2 d log 2t)"), 5
+CLOSE, MORE_SEEDS = ("1 sd", "1.5 sd", "2 sd", "sqrt(0.2 d log 2t)", "alternating"), 5
+#: A width that differs from a constant one over a box only.
+ALTERNATING: dict[str, Any] = {"width": Alternating(2.0, narrow=0.5)}
 OVER_A_BOX = {
     "width": (*CLOSE, "3 sd", "finite set", "information"),
     "oversampling": ("1", "2", "4", "8"),
@@ -142,7 +144,7 @@ def cases(options: Options) -> Iterator[Case]:
 
 def play(case: Case) -> Run:
     r"""Run one case, over arms or over a box."""
-    more = KNOBS[case.knob][case.setting]
+    more = ALTERNATING if case.setting == "alternating" else KNOBS[case.knob][case.setting]
     if case.problem in BOXES:
         return play_box(case, more)
     torch.set_default_dtype(torch.float64)
@@ -206,7 +208,8 @@ def table(
 
 
 def settings_of(figures: Figures, knob: str, problems: list[str]) -> list[str]:
-    return [s for s in KNOBS[knob] if (knob, s, problems[0], "regret") in figures]
+    every = dict.fromkeys((*KNOBS[knob], *OVER_A_BOX.get(knob, ())))
+    return [s for s in every if (knob, s, problems[0], "regret") in figures]
 
 
 def problems_of(figures: Figures, knob: str, over_a_box: bool) -> list[str]:
@@ -216,11 +219,12 @@ def problems_of(figures: Figures, knob: str, over_a_box: bool) -> list[str]:
 
 def default_of(knob: str, problem: str) -> str:
     r"""Return the package's default setting of a knob."""
+    over_arms = "information" if problem in TABLES else "2 sd"
     return {
         "oversampling": "2" if problem in BOXES else "8",
         "batch_threshold": "2",
         "epsilon": "0.0001",
-        "width": "1.5 sd" if problem in BOXES else "information" if problem in TABLES else "2 sd",
+        "width": "alternating" if problem in BOXES else over_arms,
     }[knob]
 
 

@@ -27,12 +27,11 @@ class Confidence:
     Args:
         width: ``"heuristic"`` (two posterior standard deviations; over a box that is searched, half
             of one for every second point: :class:`~botorch_bkb.confidence.Alternating`),
-            ``"information"`` (the theorems' shape without
-            their constants), ``"theory"`` (the tightest bound that is proved for the dictionary and
-            batch rule), ``"paper"`` (the bound of the paper's own theorem), a number of posterior
-            standard deviations, or a function of :class:`~botorch_bkb.confidence.Progress`. None
-            means information where kernel, noise and ``norm_bound`` are given, and heuristic
-            otherwise.
+            ``"information"`` (the theorems' shape without their constants), ``"theory"`` (the
+            tightest bound that is proved for the dictionary and batch rule), ``"paper"`` (the bound
+            of the paper's own theorem), a number of posterior standard deviations, or a function of
+            :class:`~botorch_bkb.confidence.Progress`. None means information where kernel, noise
+            and ``norm_bound`` are given, and heuristic otherwise.
         delta: Failure probability of the bounds.
         norm_bound: Bound ``F`` on the norm of the function. ``"double"`` starts at 1 and doubles
             whenever an observation falls outside its interval by more than noise explains. None
