@@ -244,8 +244,10 @@ def _minus_half_squares(a: Tensor, b: Tensor) -> Tensor:
     few = a.shape[-2] * b.shape[-2] * a.shape[-1] <= FEW
     if few and not (a.requires_grad or b.requires_grad):
         return _distances(a, b).square_().mul_(-0.5)
-    left, right = torch.linalg.vecdot(a, a), torch.linalg.vecdot(b, b)
-    return a @ b.mT - 0.5 * left.unsqueeze(-1) - 0.5 * right.unsqueeze(-2)
+    left, right = (-0.5 * torch.linalg.vecdot(t, t).unsqueeze(-1) for t in (a, b))
+    ones = torch.ones_like(a[..., :1]), torch.ones_like(b[..., :1])
+    # The squares are two more columns of one product: passes over all pairs take longer.
+    return torch.cat([a, left, ones[0]], -1) @ torch.cat([b, ones[1], right], -1).mT
 
 
 def correlation(profile: str | float, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -276,9 +278,9 @@ def _smooth(profile: str | float, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]
         value = half.exp_()  # rounding may make it slightly larger than one
         return value, value
     assert isinstance(profile, float)
-    q = (-4 * profile * half).clamp_min(1e-30).sqrt()  # the slope of a root at zero is infinite
-    decay = (-q).exp()
+    q = half.mul_(-4 * profile).clamp_min_(1e-30).sqrt_()  # the slope of a root at 0 is infinite
+    decay = q.neg().exp_()
+    slope = (1 + q).mul_(decay)
     if profile == 1.5:
-        return (1 + q) * decay, 3 * decay
-    slope = (1 + q) * decay
-    return slope + q.square() / 3 * decay, 5 / 3 * slope
+        return slope, 3 * decay
+    return torch.addcmul(slope, q.square(), decay, value=1 / 3), slope * (5 / 3)
