@@ -38,6 +38,8 @@ from botorch_bkb.linalg.cholesky import solve_rows, solve_vector
 from botorch_bkb.linalg.factor import information
 
 LOG_2_PI = math.log(2 * math.pi)
+#: Number of columns of a Gram matrix that are computed at a time, without those above them.
+COLUMNS = 128
 
 
 class RowGradients(NamedTuple):
@@ -124,7 +126,7 @@ class SparseEvidence:
         self.scalar = self.scalar + scalar
         if _is_common(noise):  # no weighted copy of ``Z`` is needed
             weight = 1 / float(noise[0])
-            self.gram.addmm_(Z.mT, Z, alpha=weight)
+            add_lower_gram(self.gram, Z, weight)
             self.rhs.addmv_(Z.mT, targets, alpha=weight)
             return
         gram, rhs = information(Z, targets, noise)
@@ -134,6 +136,7 @@ class SparseEvidence:
     def value(self) -> Tensor:
         r"""Return the log evidence of all rows, ``batch``."""
         assert self.gram is not None
+        self.gram = self.gram.tril() + self.gram.tril(-1).mT
         self._info_root = psd_safe_cholesky(self.gram + self._eye())
         half = solve_vector(self._info_root, self.rhs)
         logdet = 2 * self._info_root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
@@ -220,6 +223,21 @@ def embed(root: Tensor | None, K: Tensor) -> Tensor:
                 [1., 1.]], dtype=torch.float64)
     """
     return K if root is None else solve_rows(root, K)
+
+
+def add_lower_gram(total: Tensor, Z: Tensor, weight: float) -> None:
+    r"""Add the lower triangle of ``weight Z'Z`` to a matrix in place; its upper one is undefined.
+
+    Blocks of columns leave out nearly half of the product.
+
+    Args:
+        total: ``m x m``.
+        Z: ``n x m``.
+        weight: The factor.
+    """
+    for start in range(0, Z.shape[-1], COLUMNS):
+        block = slice(start, start + COLUMNS)
+        total[start:, block].addmm_(Z[:, start:].mT, Z[:, block], alpha=weight)
 
 
 def _is_common(noise: Tensor) -> bool:
