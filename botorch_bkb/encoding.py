@@ -27,6 +27,7 @@ from botorch_bkb.acquisition import (
     UCB,
     FromBoTorch,
     Greedy,
+    NoisyEI,
     PureExploration,
     Thompson,
 )
@@ -79,7 +80,7 @@ VALUES = {
         Arms, Box, Tree, Surrogate, AllPoints, Automatic, InformationThreshold,
         RidgeLeverageSampling, RandomlyPivotedCholesky, QuadratureFeatures, RandomFeatures,
         Confidence, Fixed, Alternating, OneAtATime, SumRule, LocalRule, ProductRule, HoldingRule,
-        Elimination, UCB, EI, MPI, PI, PureExploration, Thompson, Greedy, FromBoTorch,
+        Elimination, UCB, EI, MPI, PI, NoisyEI, PureExploration, Thompson, Greedy, FromBoTorch,
     )
 }  # fmt: skip
 LENGTH = struct.Struct("<Q")

@@ -36,6 +36,7 @@ from botorch_bkb.acquisition import (
     BudgetedUCB,
     FromBoTorch,
     Greedy,
+    NoisyEI,
     PureExploration,
     Thompson,
 )
@@ -156,6 +157,7 @@ PARTS = [
     UCB(),
     EI(),
     MPI(),
+    NoisyEI(16),
     PI(),
     Thompson(),
     Greedy(0.3),

@@ -16,9 +16,11 @@ from botorch.acquisition.analytic import (
 )
 from botorch.exceptions.errors import InputDataError
 from botorch.models.model import Model
+from torch import Tensor
 
+from botorch_bkb.acquisition.noisy import LogNoisyImprovement
 from botorch_bkb.acquisition.scores import LogImprovement, UpperBound
-from botorch_bkb.validation import check_between
+from botorch_bkb.validation import check_between, check_positive_integer
 
 Factory = Callable[[Model], AcquisitionFunction]
 
@@ -30,9 +32,11 @@ class AcquisitionContext(ABC):
 
     Attributes:
         width: The width of the confidence bounds, in posterior standard deviations.
+        seed: The seed of the pick.
     """
 
     width: float
+    seed: int
 
     @property
     @abstractmethod
@@ -53,6 +57,11 @@ class AcquisitionContext(ABC):
     @abstractmethod
     def model(self) -> Any:
         r"""The model in units of the rewards. Over arms it knows single points only."""
+
+    @property
+    @abstractmethod
+    def observed(self) -> Tensor:
+        r"""The observed points of highest posterior mean, ``n x d`` (over a box)."""
 
     @abstractmethod
     def sample_path(self) -> Model:
@@ -138,6 +147,50 @@ class PI(Acquisition):
 
 
 @dataclass(frozen=True)
+class NoisyEI(Acquisition):
+    r"""Noisy expected improvement over a box: EI averaged over draws of what was observed.
+
+    Kernels without a closed form use BoTorch's ``qLogNoisyExpectedImprovement``.
+
+    Args:
+        num_samples: The number of draws.
+
+    Example:
+        >>> import torch
+        >>> from botorch_bkb import BKB
+        >>> box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+        >>> optimizer = BKB(bounds=box, acquisition="nei", seed=0)
+        >>> for _ in range(3):
+        ...     suggestion = optimizer.ask()
+        ...     optimizer.tell(suggestion, -((suggestion.X - 0.3) ** 2).sum(-1))
+
+    Reference:
+        Letham, Karrer, Ottoni, Bakshy, Bayesian Analysis 2019.
+    """
+
+    num_samples: int = 64
+
+    def __post_init__(self) -> None:
+        check_positive_integer("num_samples", self.num_samples)
+
+    def function(self, context: AcquisitionContext) -> AcquisitionFunction:
+        r"""Return its logarithm, in closed form if the kernel has one."""
+        closed = getattr(context.marginals, "closed", None)
+        if closed is None:
+            from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+
+            return FromBoTorch(qLogNoisyExpectedImprovement).function(context)
+        return LogNoisyImprovement.given(closed, context.observed, self.num_samples, context.seed)
+
+    def check_arms(self) -> None:
+        r"""Raise, since joint draws of arms are not made."""
+        raise InputDataError(
+            'Noisy expected improvement is for a box, got arms: use "mpi", whose incumbent is the '
+            "highest posterior mean, or pass bounds."
+        )
+
+
+@dataclass(frozen=True)
 class PureExploration(Acquisition):
     r"""The posterior standard deviation: pick where least is known."""
 
@@ -213,6 +266,7 @@ NAMED: dict[str, Acquisition] = {
     "ucb": UCB(),
     "ei": EI(),
     "mpi": MPI(),
+    "nei": NoisyEI(),
     "pi": PI(),
     "thompson": Thompson(),
     "greedy": Greedy(),

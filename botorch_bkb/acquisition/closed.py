@@ -49,11 +49,15 @@ Score = Callable[[Tensor, Tensor], Partials]
 class Evaluated(NamedTuple):
     r"""Means and variances at ``q`` points, and what their gradients need."""
 
-    mean: Tensor
+    mean: Tensor  #: ``q``, or ``q x S`` of draws
     var: Tensor
     a: Tensor  #: ``q x d`` points in units of the length-scales
     psi: Tensor  #: ``q x m``; see :mod:`botorch_bkb.closed_form`
     slope: Tensor  #: ``q x m``, ``(P'P - N'N) k(x)``
+
+    def at(self, points: Tensor) -> Evaluated:
+        r"""Return the part of some of the points."""
+        return Evaluated(*(t[points] for t in self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +72,8 @@ class ClosedMarginals:
         points: ``m x d`` points in length-scales, of the dictionary and those conditioned on.
         constant: The prior mean.
         prior: The prior variance.
-        weights: ``m`` weights ``beta`` of the correlations.
+        weights: ``m`` weights ``beta`` of the correlations; ``m x S`` if there are the means of
+            ``S`` draws, with one variance.
         factors: ``(p + q) x m``, the rows of ``N`` and ``P``, times the scale of the kernel.
         signs: ``p + q`` signs with which squares of these rows enter the variance.
         product: ``P'P - N'N``, if that is accurate.
@@ -184,7 +189,7 @@ class ClosedMarginals:
         a = torch.addcmul(self.offset, self.read(X), self.per_length)
         phi, psi = correlation(self.profile, a, self.points)
         slope = self._times_product(phi)
-        mean = torch.addmv(self.constant, phi, self.weights)
+        mean = self.constant + phi @ self.weights
         var = (self.prior + torch.linalg.vecdot(slope, phi)).clamp_min_(MIN_VARIANCE)
         return Evaluated(mean, var, a, psi, slope)
 
@@ -199,12 +204,14 @@ class ClosedMarginals:
 
         Args:
             at: The moments at ``q`` points.
-            by_mean: ``q`` weights of the means.
+            by_mean: ``q`` weights of the means, or ``q x S``.
             by_var: ``q`` weights of the variances.
             dim: The number of dimensions of the points.
         """
         G = at.slope * (2 * by_var).unsqueeze(-1)
-        H = G.addr_(by_mean, self.weights).mul_(at.psi)
+        draws = self.weights.dim() > 1
+        G = G.addmm_(by_mean, self.weights.mT) if draws else G.addr_(by_mean, self.weights)
+        H = G.mul_(at.psi)
         gradient = (H @ self.points - at.a * H.sum(-1, keepdim=True)) * self.per_length
         if self.dims is None:
             return gradient
@@ -216,8 +223,51 @@ class ClosedMarginals:
         sd = at.var.sqrt()
         value, by_mean, by_deviation = score(at.mean, sd)
         by_mean = value.new_tensor(by_mean) if not isinstance(by_mean, Tensor) else by_mean
-        weights = by_mean.expand_as(value), by_deviation / (2 * sd)
+        weights = by_mean.expand_as(at.mean), by_deviation / (2 * sd)
         return value, self.pull(at, *weights, X.shape[-1])
+
+    def covariance(self, X: Tensor) -> tuple[Evaluated, Tensor]:
+        r"""Return the marginals at ``q x d`` points, and their joint covariance, ``q x q``."""
+        at = self.evaluate(X)
+        own, phi = (correlation(self.profile, at.a, b)[0] for b in (at.a, self.points))
+        return at, torch.addmm(self.prior * own, at.slope, phi.mT)
+
+    def drawn(self, at: Evaluated, root: Tensor, base: Tensor) -> Self:
+        r"""Return the marginals given the values of ``S`` joint draws at some points.
+
+        With ``C`` the covariance of the points, ``R`` its factor and ``e_s`` the base samples of a
+        draw, ``mean_s(x) = mean(x) + c(x)' R^{-T} e_s`` and ``var(x) - |R^{-1} c(x)|^2``.
+
+        Args:
+            at: The present marginals at ``q`` points.
+            root: ``R``, ``q x q``.
+            base: ``q x S`` base samples.
+        """
+        prior = self.prior * torch.eye(len(root), dtype=root.dtype, device=root.device)
+        rows = torch.linalg.solve_triangular(root, torch.cat([at.slope, prior], -1), upper=False)
+        return replace(
+            self._with_rows(rows, at.a),
+            weights=torch.addmm(pad(self.weights, (0, len(root))).unsqueeze(-1), rows.mT, base),
+        )
+
+    def _with_rows(self, rows: Tensor, points: Tensor) -> Self:
+        r"""Return the marginals whose variance is less by the squares of further rows.
+
+        Args:
+            rows: ``q x (m + q)`` rows of ``N``, also at the points.
+            points: ``q x d`` further points in length-scales.
+        """
+        q, product = len(rows), None
+        if self.product is not None and rows.square().max() <= LARGEST * self.prior:
+            product = torch.addmm(pad(self.product, (0, q, 0, q)), rows.mT, rows, alpha=-1)
+        return replace(
+            self,
+            points=torch.cat([self.points, points]),
+            weights=pad(self.weights, (0, q)),
+            factors=torch.cat([pad(self.factors, (0, q)), rows]),
+            signs=torch.cat([self.signs, self.signs.new_full((q,), -1.0)]),
+            product=product,
+        )
 
     def hallucinated(self, x: Tensor, noise_var: float) -> Self:
         r"""Return the marginals conditioned on their own mean at ``1 x d`` point.
@@ -230,14 +280,4 @@ class ClosedMarginals:
         """
         at = self.evaluate(x)
         row = torch.cat([at.slope, self.prior.reshape(1, 1)], -1) / (at.var + noise_var).sqrt()
-        product = None
-        if self.product is not None and row.square().max() <= LARGEST * self.prior:
-            product = pad(self.product, (0, 1, 0, 1)) - row.mT @ row
-        return replace(
-            self,
-            points=torch.cat([self.points, at.a]),
-            weights=pad(self.weights, (0, 1)),
-            factors=torch.cat([pad(self.factors, (0, 1)), row]),
-            signs=torch.cat([self.signs, -torch.ones_like(self.signs[:1])]),
-            product=product,
-        )
+        return self._with_rows(row, at.a)

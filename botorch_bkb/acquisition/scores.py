@@ -38,7 +38,9 @@ class _Score(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        by_mean, by_var = (weight.reshape(-1) * by for by in ctx.by)
+        weight, (by_mean, by_var) = weight.reshape(-1), ctx.by
+        by_mean = by_mean * (weight.unsqueeze(-1) if ctx.at.mean.dim() > 1 else weight)
+        by_var = by_var * weight
         gradient = ctx.marginals.pull(ctx.at, by_mean, by_var, ctx.shape[-1])
         return gradient.view(ctx.shape).to(ctx.dtype), None, None
 
@@ -121,7 +123,7 @@ class LogImprovement(MarginalScore):
         for Bayesian optimization. NeurIPS 2023.
     """
 
-    def __init__(self, model: Model, best_f: float) -> None:
+    def __init__(self, model: Model, best_f: float | Tensor) -> None:
         super().__init__(model)
         self.best_f = best_f
 

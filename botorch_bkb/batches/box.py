@@ -18,6 +18,7 @@ from torch import Tensor
 from botorch_bkb.acquisition import AcquisitionContext, Greedy
 from botorch_bkb.acquisition.closed import ClosedMarginals
 from botorch_bkb.acquisition.moments import ClosedModel, Marginals
+from botorch_bkb.acquisition.noisy import OBSERVED
 from botorch_bkb.acquisition.scores import UpperBound
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.candidates import OutOfCandidatesError
@@ -236,6 +237,12 @@ class BoxBatch(BatchOverBox):
         best = rows[self.table.mean()[rows].argmax()]
         return self._unit(sorted({int(best), len(self.inputs) - 1}))
 
+    def observed(self, most: int) -> Tensor:
+        r"""Return the observed points of highest posterior mean, in the unit cube."""
+        rows = self.context.state.history.rows
+        best = self.table.mean()[rows].topk(min(most, len(rows))).indices
+        return self._unit(rows[best].tolist())
+
     def _unit(self, rows: list[int]) -> Tensor:
         X = self.inputs[torch.tensor(rows, device=self.inputs.device)]
         return self.domain.cube.to_unit(X)
@@ -302,6 +309,11 @@ class BoxContext(AcquisitionContext):
     def model(self) -> DTCGP:
         r"""The model in units of the rewards."""
         return self.batch.reward_model()
+
+    @property
+    def observed(self) -> Tensor:
+        r"""The observed points of highest posterior mean, in the unit cube."""
+        return self.batch.observed(OBSERVED)
 
     def sample_path(self) -> Model:
         r"""Draw a function from the posterior at the start of the batch."""

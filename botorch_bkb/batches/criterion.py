@@ -28,6 +28,7 @@ class ArmsContext(AcquisitionContext):
         reward: The best reward in the belief, in the model's units.
         deviation: A standard deviation of the prior, in the model's units.
         units: The units of the rewards.
+        seed: The seed of the pick.
     """
 
     mean: Tensor
@@ -36,6 +37,7 @@ class ArmsContext(AcquisitionContext):
     reward: float
     deviation: float
     units: RewardUnits
+    seed: int
 
     @cached_property
     def marginals(self) -> Model:
@@ -58,6 +60,11 @@ class ArmsContext(AcquisitionContext):
         return FixedMoments(
             self.units.to_rewards(self.mean), self.units.variance_to_rewards(self.var)
         )
+
+    @property
+    def observed(self) -> Tensor:
+        r"""Raise: there are only means and variances of the arms."""
+        raise UnsupportedError(ANALYTIC)
 
     def sample_path(self) -> Model:
         r"""Raise: there is no joint distribution of the arms to draw from."""
@@ -88,6 +95,7 @@ class AcquisitionCriterion:
             context.best_reward,
             context.prior_deviation,
             context.state.hyper.units,
+            context.record.seed,
         )
         function = self.acquisition.function(arms)
         try:

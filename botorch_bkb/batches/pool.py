@@ -104,7 +104,7 @@ class PoolBatch(BoxBatch):
         n, outstanding = context.request.n or 0, [*self.stragglers, *self.given_up]
         bound = UpperBound(self.marginals, context.record.width)
         found = domain.search.pool(
-            bound, self._incumbents(), max(LEAST, PER_POINT * n), context.record.seed
+            bound, self.observed(INCUMBENTS), max(LEAST, PER_POINT * n), context.record.seed
         )
         self.pool = torch.cat([self.inputs[outstanding], domain.from_unit(found)])
         closed, unit = self._base_closed, domain.cube.to_unit(self.pool)
@@ -125,12 +125,6 @@ class PoolBatch(BoxBatch):
             return False
         marginals = context.models.marginals(context.state, domain.cube, context.table)
         return marginals is not None
-
-    def _incumbents(self) -> Tensor:
-        r"""Return the best points observed, in the unit cube."""
-        rows = self.context.state.history.rows
-        best = self.table.mean()[rows].topk(min(INCUMBENTS, len(rows))).indices
-        return self._unit(rows[best].tolist())
 
     def _choose(self) -> int:
         place = int(self._bounds.upper.argmax())

@@ -38,6 +38,8 @@ class Known(AcquisitionContext):
     r"""Three points whose belief is known."""
 
     width = 1.5
+    seed = 0
+    observed = SQUARE
     marginals = FixedMoments(MEAN, VAR)
     best_reward = 0.3
     best_mean = 0.5
