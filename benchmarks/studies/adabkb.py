@@ -179,5 +179,7 @@ def draw_costs(axes: np.ndarray, costs: dict[str, list[Step]]) -> None:
             found = costs[name]
             ax.plot([s.t for s in found], [figure(s) for s in found], f"{marker}-", label=name)
         ax.set(xscale="log", yscale="log", xlabel="evaluations", ylabel=label)
+        ax.set_xticks([step.t for step in found], [f"{step.t:,}" for step in found], minor=False)
+        ax.set_xticks([], minor=True)
         ax.set_title("Branin, kernel given")
     axes[0].legend(fontsize=8)
