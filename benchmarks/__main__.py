@@ -13,7 +13,7 @@ from benchmarks.report import Options, Report
 STUDIES = (
     "variance", "bbkb", "adabkb", "compressed", "scaling", "trade-off", "realistic",
     "model", "arms", "continuous", "service", "theorems", "widths", "few-batches", "drift",
-    "caps", "fits", "search",
+    "caps", "fits", "search", "workers",
 )  # fmt: skip
 
 
