@@ -41,7 +41,7 @@ from botorch_bkb.optimizers.elimination import (
 )
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.optimizers.recommending import recommended
-from botorch_bkb.optimizers.regions import check_searches_everywhere, with_regions_moved
+from botorch_bkb.optimizers.regions import check_searches_everywhere, with_regions_updated
 from botorch_bkb.optimizers.results import BatchCompleteError, Best, ConvergedError, Convergence
 from botorch_bkb.optimizers.saving import load, save
 from botorch_bkb.optimizers.tables import build_table, compacted, moved
@@ -358,7 +358,7 @@ class Optimizer(OptimizerBase):
         size = q if self.parts.threshold.least_score is None else BLOCK
         for block in chunks(q, size):
             state, table = absorb(self._updater, state, table, results.part(block))
-        state = with_regions_moved(self.domain, state, table, read.rows, read.ids)
+        state = with_regions_updated(self.domain, state, table, read.rows, read.ids)
         if len(table.log.changes) > max(MOST_CHANGES, len(table.X) // ROWS_PER_CHANGE):
             state, table = compacted(self.domain, state, table)
         self._commit(with_stage_completed(self.parts, state, table), table)

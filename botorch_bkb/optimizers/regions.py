@@ -1,4 +1,4 @@
-r"""What trust regions learn from results."""
+r"""Trust regions: how they begin, and how results move, lengthen and shorten them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def check_searches_everywhere(domain: Domain) -> None:
         )
 
 
-def with_regions_moved(
+def with_regions_updated(
     domain: Domain, state: State, table: ArmTable, rows: Tensor, ids: tuple[int | None, ...]
 ) -> State:
-    r"""Return the state with trust regions that have seen some results.
+    r"""Return the state with the trust regions after some results.
 
     The point with id ``i`` was asked from region ``i`` modulo their number. Results that were not
-    asked for are shared out in the same way, and count neither as successes nor as failures.
+    asked for are shared out in turn, and count neither as successes nor as failures.
 
     Args:
         domain: The domain.
@@ -53,15 +53,17 @@ def with_regions_moved(
     if not state.regions:
         return state
     assert isinstance(domain, Box) and domain.trust_region is not None
+    first = state.observations.num_observations - len(ids)
     numbers = torch.tensor(
-        [place if id_ is None else id_ for place, id_ in enumerate(ids)], device=rows.device
+        [first + place if id_ is None else id_ for place, id_ in enumerate(ids)], device=rows.device
     )
     asked = torch.tensor([id_ is not None for id_ in ids], device=rows.device)
     turn, regions = numbers % len(state.regions), list(state.regions)
     for i, region in enumerate(regions):
         ours = (turn == i) & (~asked | (numbers >= region.first_id))
         counts = ours & asked & (numbers >= first_counted(domain.trust_region, state, region))
-        regions[i] = moved_region(domain, state, table, region.with_rows(rows[ours]), rows[counts])
+        region = region.with_rows(rows[ours])
+        regions[i] = updated_region(domain, state, table, region, rows[counts])
     return replace(state, regions=tuple(regions))
 
 
@@ -72,7 +74,7 @@ def first_counted(rule: TrustRegion, state: State, region: Region) -> int:
     return region.first_id + len(state.regions) * rule.num_initial
 
 
-def moved_region(
+def updated_region(
     domain: Box, state: State, table: ArmTable, region: Region, rows: Tensor
 ) -> Region:
     r"""Return a region about its best point, and with another length if that is due.

@@ -28,6 +28,8 @@ from botorch_bkb import (
 from botorch_bkb.confidence import Confidence
 from botorch_bkb.domains import Box, TrustRegion
 from botorch_bkb.models import Surrogate
+from botorch_bkb.optimizers import optimizer as optimizer_module
+from botorch_bkb.state import in_flight
 from tests import naive
 from tests.optimizers.inside import inputs_of, state_of
 from tests.problems import rbf
@@ -214,12 +216,40 @@ def test_the_recommendation_is_over_all_results():
     assert torch.equal(optimizer.best().X, peak[0])
 
 
+def test_regions_keep_their_points_when_rows_are_renumbered(monkeypatch):
+    monkeypatch.setattr(optimizer_module, "MOST_CHANGES", 0)
+    monkeypatch.setattr(optimizer_module, "ROWS_PER_CHANGE", 10**9)
+    monkeypatch.setattr(in_flight, "MOST_GIVEN_UP", 1)  # rows of others are dropped
+    optimizer, told = given(rule=TrustRegion(failure_tolerance=50)), []
+    rows = 0
+    for suggestion in play(optimizer, 20):
+        told.append(suggestion.X)
+        optimizer.give_up(optimizer.ask(2))
+        rows += len(suggestion) + 2
+        centre = regions_of(optimizer)[0].centre
+        if centre >= 0:
+            X = torch.cat(told[:-1])
+            best = X[optimizer.model.posterior(X).mean.argmax()]
+            assert torch.equal(inputs_of(optimizer, torch.tensor([centre]))[0], best)
+    assert len(optimizer.table.X) < rows
+
+
 def test_several_regions_have_points_of_their_own():
     optimizer = given(rule=TrustRegion(3))
     played(optimizer, 30, n=1)
     owned = [set(region.rows.tolist()) for region in regions_of(optimizer)]
     assert [len(rows) for rows in owned] == [10, 10, 10]
     assert len(set.union(*owned)) == 30
+
+
+def test_results_that_were_not_asked_for_are_shared_out_in_turn():
+    together, one_by_one = given(rule=TrustRegion(3)), given(rule=TrustRegion(3))
+    X = torch.rand(7, 2, dtype=torch.float64)
+    together.tell(X, rough(X))
+    for x in X.split(1):
+        one_by_one.tell(x, rough(x))
+    for optimizer in (together, one_by_one):
+        assert [len(region.rows) for region in regions_of(optimizer)] == [3, 2, 2]
 
 
 def test_late_results_do_not_belong_to_a_region_begun_since():
