@@ -49,7 +49,7 @@ from botorch_bkb.dictionaries import (
     RandomlyPivotedCholesky,
     RidgeLeverageSampling,
 )
-from botorch_bkb.domains import Arms, Box, Tree
+from botorch_bkb.domains import Arms, Box, Tree, TrustRegion
 from botorch_bkb.models import Surrogate
 
 DTYPES = {
@@ -77,7 +77,7 @@ KERNELS: dict[str, tuple[str, ...]] = {
 VALUES = {
     kind.__name__: kind
     for kind in (
-        Arms, Box, Tree, Surrogate, AllPoints, Automatic, InformationThreshold,
+        Arms, Box, Tree, TrustRegion, Surrogate, AllPoints, Automatic, InformationThreshold,
         RidgeLeverageSampling, RandomlyPivotedCholesky, QuadratureFeatures, RandomFeatures,
         Confidence, Fixed, Alternating, OneAtATime, SumRule, LocalRule, ProductRule, HoldingRule,
         Elimination, UCB, EI, MPI, PI, NoisyEI, PureExploration, Thompson, Greedy, FromBoTorch,

@@ -53,7 +53,7 @@ from botorch_bkb.batches import (
     UpperBound,
 )
 from botorch_bkb.dictionaries import first_occurrences
-from botorch_bkb.domains import Arms, Box, Tree
+from botorch_bkb.domains import Arms, Box, Tree, TrustRegion
 from botorch_bkb.linalg import Conditional, DTCFactor, information, log_evidence, solve_rows
 from botorch_bkb.models import Surrogate
 from botorch_bkb.optimizers import Optimizer
@@ -283,6 +283,21 @@ def test_no_factory_without_device_in_the_box(options, device):
         assert optimizer.gap() >= 0
         optimizer.load_state_dict(optimizer.state_dict())
         assert optimizer.model.posterior(bounds).mean.device == bounds.device
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_factory_without_device_in_trust_regions(device):
+    bounds = torch.tensor([[0.0, -1.0], [2.0, 1.0]], dtype=torch.float64, device=device)
+    region = TrustRegion(2, min_length=0.3, failure_tolerance=1, num_initial=2)
+    with NoImplicitDevice():
+        optimizer = BBKB(bounds=bounds, num_initial=3, trust_region=region, seed=0)
+        for n in (None, 2, 2, 40, 2, None):
+            suggestion = optimizer.ask(n)
+            assert suggestion.X.device == bounds.device
+            optimizer.tell(suggestion, -suggestion.X.square().sum(-1))
+            optimizer.tell(bounds[:1] + 0.5, [0.0])
+        optimizer.load_state_dict(optimizer.state_dict())
+        assert len(optimizer.ask(2)) == 2
 
 
 OTHER = "cuda" if torch.backends.cuda.is_built() else "meta"

@@ -50,7 +50,7 @@ from botorch_bkb.batches import (
     SumRule,
 )
 from botorch_bkb.confidence import Alternating, Confidence, Fixed
-from botorch_bkb.domains import Arms, Box, Tree
+from botorch_bkb.domains import Arms, Box, Tree, TrustRegion
 from botorch_bkb.encoding import (
     DTYPES,
     VALUES,
@@ -163,11 +163,13 @@ PARTS = [
     Greedy(0.3),
     Elimination((9, 5), distinct=False),
     PureExploration(),
+    TrustRegion(3, min_length=0.01, failure_tolerance=5),
 ]
 #: Parts that hold tensors.
 WITH_TENSORS = [
     Arms(BOUNDS, keep_coordinates=False),
     Box(BOUNDS, num_initial=3, discrete_dims={0: [0.0, 1.0]}),
+    Box(BOUNDS, trust_region=TrustRegion(2, length=0.3)),
     Tree(BOUNDS, num_children=2, max_depth=5, radius=(1.0, 0.5)),
     Surrogate(RBFKernel(), 0.1, refit=True, half_life=30.0),
 ]

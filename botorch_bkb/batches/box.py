@@ -23,6 +23,7 @@ from botorch_bkb.acquisition.scores import UpperBound
 from botorch_bkb.batches.batch import Batch
 from botorch_bkb.batches.candidates import OutOfCandidatesError
 from botorch_bkb.batches.context import BatchContext
+from botorch_bkb.batches.regions import RegionOfPick
 from botorch_bkb.domains import Box
 from botorch_bkb.models import DTCGP
 from botorch_bkb.rows import RowIndex
@@ -215,16 +216,37 @@ class BoxBatch(BatchOverBox):
         seed, acquisition = self.context.record.seed + len(self.picks), self.context.acquisition
         if isinstance(acquisition, Greedy) and _coin(seed) < acquisition.probability:
             return self._row_of(self.domain.design(0, 1, seed % 2**31))
+        region = self.region
+        if region is not None and (designed := region.design_point()) is not None:
+            return self._row_of(designed)
         function = acquisition.function(BoxContext(self, seed))
-        X = self.domain.from_unit(self.domain.maximise(function, self.starts(), seed))
+        X = self.domain.from_unit(self.maximise(function, seed))
         if self._taken and not len(self._without_taken(X)):
             X = self._another(function, seed)
         return self._row_of(X)
+
+    @property
+    def region(self) -> RegionOfPick | None:
+        r"""The trust region of the next pick; None where the whole box is searched."""
+        if self.domain.trust_region is None:
+            return None
+        state, record = self.context.state, self.context.record
+        first_id = state.in_flight.next_id - len(record.picks)
+        return RegionOfPick(self.domain, state, first_id + len(self.picks))
+
+    def maximise(self, function: AcquisitionFunction, seed: int) -> Tensor:
+        r"""Return the best point found for the next pick, ``1 x d`` in the unit cube."""
+        within = None if self.region is None else self.region.corners(self.inputs)
+        if within is None:
+            return self.domain.maximise(function, self.starts(), seed)
+        return self.domain.maximise(function, self.starts(), seed, within)
 
     def _another(self, function: AcquisitionFunction, seed: int) -> Tensor:
         r"""Return the best point that is not taken: of all points, or of a design."""
         domain = self.domain
         every = domain.design(0, MORE, seed % 2**31) if domain.grid is None else domain.grid
+        if self.region is not None:
+            every = self.region.scaled(every, self.inputs)
         X = self._without_taken(every)
         if not len(X):
             raise out_of_points(1, 0)
@@ -232,14 +254,26 @@ class BoxBatch(BatchOverBox):
         return X[torch.cat(values).argmax()].unsqueeze(0)
 
     def starts(self) -> Tensor:
-        r"""Return where to look, too: near the best observed point and the previous maximiser."""
-        rows = self.context.state.history.rows
-        best = rows[self.table.mean()[rows].argmax()]
-        return self._unit(sorted({int(best), len(self.inputs) - 1}))
+        r"""Return where to look, too: near the best observed point and the previous maximiser.
 
-    def observed(self, most: int) -> Tensor:
-        r"""Return the observed points of highest posterior mean, in the unit cube."""
-        rows = self.context.state.history.rows
+        The best point of a trust region is its centre.
+        """
+        region = None if self.region is None else self.region.region
+        if region is not None and region.centre >= 0:
+            best = region.centre
+        else:
+            rows = self.context.state.history.rows
+            best = int(rows[self.table.mean()[rows].argmax()])
+        return self._unit(sorted({best, len(self.inputs) - 1}))
+
+    def observed(self, most: int, rows: Tensor | None = None) -> Tensor:
+        r"""Return the observed points of highest posterior mean, in the unit cube.
+
+        Args:
+            most: Their largest number.
+            rows: The rows among which they are; all that were observed by default.
+        """
+        rows = self.context.state.history.rows if rows is None else rows.unique()
         best = self.table.mean()[rows].topk(min(most, len(rows))).indices
         return self._unit(rows[best].tolist())
 
@@ -302,8 +336,7 @@ class BoxContext(AcquisitionContext):
     def best_mean(self) -> float:
         r"""The highest posterior mean found, in units of the prior standard deviation."""
         mean = PosteriorMean(self.marginals)
-        X = self.batch.domain.maximise(mean, self.batch.starts(), self.seed)
-        return float(mean(X))
+        return float(mean(self.batch.maximise(mean, self.seed)))
 
     @property
     def model(self) -> DTCGP:

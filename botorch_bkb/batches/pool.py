@@ -15,6 +15,8 @@ for a pick ``s``. This costs ``O(m + b)`` per candidate and pick.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -23,6 +25,7 @@ from botorch_bkb.acquisition.closed import ClosedMarginals
 from botorch_bkb.acquisition.scores import UpperBound
 from botorch_bkb.batches.box import BoxBatch
 from botorch_bkb.batches.context import BatchContext
+from botorch_bkb.batches.regions import RegionOfPick, designed_points
 from botorch_bkb.belief import chunks
 from botorch_bkb.closed_form import correlation
 from botorch_bkb.domains import Box
@@ -103,10 +106,13 @@ class PoolBatch(BoxBatch):
         super().__init__(domain, context)
         n, outstanding = context.request.n or 0, [*self.stragglers, *self.given_up]
         bound = UpperBound(self.marginals, context.record.width)
-        found = domain.search.pool(
-            bound, self.observed(INCUMBENTS), max(LEAST, PER_POINT * n), context.record.seed
-        )
-        self.pool = torch.cat([self.inputs[outstanding], domain.from_unit(found)])
+        found = self._found(bound, max(LEAST, PER_POINT * n))
+        designed = designed_points(domain, context.state, n)
+        self.pool = torch.cat([self.inputs[outstanding], *designed, *found])
+        # Designed points are chosen by their inputs, and the first ones were asked for already.
+        first = len(outstanding) + len(designed)
+        sizes = [first, *map(len, found)]
+        self._owner = torch.repeat_interleave(torch.tensor(sizes, device=self.inputs.device)) - 1
         closed, unit = self._base_closed, domain.cube.to_unit(self.pool)
         assert closed is not None  # see suits
         self._bounds = ConditionedBounds(
@@ -126,8 +132,31 @@ class PoolBatch(BoxBatch):
         marginals = context.models.marginals(context.state, domain.cube, context.table)
         return marginals is not None
 
+    def _found(self, bound: UpperBound, n: int) -> list[Tensor]:
+        r"""Return candidates, as the user knows them: of the box, or of each trust region.
+
+        Args:
+            bound: The upper bound over the unit cube.
+            n: The number of candidates that fill the unit cube, or all regions together.
+        """
+        domain, state, seed = self.domain, self.context.state, self.context.record.seed
+        pool, rows = domain.search.pool, state.history.rows
+        if domain.trust_region is None:
+            return [domain.from_unit(pool(bound, self.observed(INCUMBENTS, rows), n, seed))]
+        found = []
+        for i, region in enumerate(state.regions):
+            within = RegionOfPick(domain, state, i).corners(self.inputs)
+            incumbents = self.observed(INCUMBENTS, region.rows if len(region.rows) else rows)
+            more = pool(bound, incumbents, math.ceil(n / len(state.regions)), seed + i, within)
+            found.append(domain.from_unit(more))
+        return found
+
     def _choose(self) -> int:
-        place = int(self._bounds.upper.argmax())
+        region, upper = self.region, self._bounds.upper
+        if region is not None and (designed := region.design_point()) is not None:
+            return self._row_of(designed)
+        number = 0 if region is None else region.number
+        place = int(torch.where(self._owner == number, upper, -torch.inf).argmax())
         return self._row_of(self.pool[place : place + 1])
 
     def _hallucinate(self, row: int) -> None:

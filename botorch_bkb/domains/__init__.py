@@ -6,5 +6,15 @@ from botorch_bkb.domains.domain import Domain
 from botorch_bkb.domains.partition import PartitionTree, kernel_metric
 from botorch_bkb.domains.suggestion import Suggestion
 from botorch_bkb.domains.tree import Tree
+from botorch_bkb.domains.trust_region import TrustRegion
 
-__all__ = ["Arms", "Box", "Domain", "PartitionTree", "Suggestion", "Tree", "kernel_metric"]
+__all__ = [
+    "Arms",
+    "Box",
+    "Domain",
+    "PartitionTree",
+    "Suggestion",
+    "Tree",
+    "TrustRegion",
+    "kernel_metric",
+]

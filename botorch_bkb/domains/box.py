@@ -20,6 +20,7 @@ from botorch_bkb.confidence.widths import Alternating, Fixed
 from botorch_bkb.designs import size_of_design
 from botorch_bkb.domains.bounded import BoundedDomain
 from botorch_bkb.domains.search import Search
+from botorch_bkb.domains.trust_region import TrustRegion
 from botorch_bkb.validation import check_positive_integer
 
 
@@ -38,6 +39,9 @@ class Box(BoundedDomain):
             ``raw_samples``, ``options``; ``inequality_constraints`` and ``equality_constraints``
             (linear), ``nonlinear_inequality_constraints`` and ``fixed_features``, in units of the
             box.
+        trust_region: How the search is confined to regions around good points
+            (:class:`TrustRegion`). None searches the whole box. It does not go with discrete
+            coordinates and constraints.
         keep_coordinates: Whether the coordinates of all observed points are kept. Without them a
             change of the dictionary costs ``O(t m^2)``.
 
@@ -55,11 +59,26 @@ class Box(BoundedDomain):
     num_initial: int | None = None
     discrete_dims: Mapping[int, Sequence[float]] | None = None
     acquisition_options: Mapping[str, Any] | None = None
+    trust_region: TrustRegion | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive_integer("num_initial", self.num_initial)
         self.search  # noqa: B018  checks its arguments
+        if self.trust_region is not None:
+            self._check_trust_region()
+
+    def _check_trust_region(self) -> None:
+        if not isinstance(self.trust_region, TrustRegion):
+            raise InputDataError(
+                "trust_region must be a TrustRegion, such as TrustRegion() or TrustRegion(3), got "
+                f"{self.trust_region!r}."
+            )
+        if self.search.is_restricted:
+            raise InputDataError(
+                "A trust region does not go with discrete_dims and constraints, got some: leave "
+                "trust_region out, so that the whole box is searched."
+            )
 
     @cached_property
     def search(self) -> Search:
@@ -112,15 +131,22 @@ class Box(BoundedDomain):
         r"""Return points ``start .. start + n`` of a space-filling design, ``n x d``."""
         return self.search.design(start, n, seed)
 
-    def maximise(self, acquisition: AcquisitionFunction, starts: Tensor, seed: int) -> Tensor:
+    def maximise(
+        self,
+        acquisition: AcquisitionFunction,
+        starts: Tensor,
+        seed: int,
+        within: Tensor | None = None,
+    ) -> Tensor:
         r"""Return the best point found, ``1 x d`` in the unit cube.
 
         Args:
             acquisition: An acquisition function over the unit cube.
             starts: ``k x d`` points of the unit cube, near which to look, too.
             seed: Seed of the candidates from which searches start.
+            within: ``2 x d`` corners of the part of the unit cube to search; all of it by default.
         """
-        return self.search.maximise(acquisition, starts, seed)
+        return self.search.maximise(acquisition, starts, seed, within)
 
     def from_unit(self, X: Tensor) -> Tensor:
         r"""Map points of the unit cube to the box, with discrete values exact to the last bit."""

@@ -155,7 +155,13 @@ class Search:
     # ------------------------------------------------------------------ searching
 
     @torch.enable_grad()
-    def maximise(self, acquisition: AcquisitionFunction, starts: Tensor, seed: int) -> Tensor:
+    def maximise(
+        self,
+        acquisition: AcquisitionFunction,
+        starts: Tensor,
+        seed: int,
+        within: Tensor | None = None,
+    ) -> Tensor:
         r"""Return the best point found, ``1 x d`` in the unit cube.
 
         Args:
@@ -163,8 +169,9 @@ class Search:
             starts: ``k x d`` points of the unit cube, near which some of the candidates are. Under
                 constraints and with discrete coordinates they are starting points themselves.
             seed: The seed of the candidates.
+            within: ``2 x d`` corners of the part of the unit cube to search; all of it by default.
         """
-        cube = self._unit_cube()
+        cube = self._unit_cube() if within is None else within.clone()
         options: dict[str, Any] = {"q": 1, **self.options}
         for key, constraints in self.linear.items():
             options[key] = [self.cube.constraint_to_unit(*c) for c in constraints]
@@ -194,7 +201,12 @@ class Search:
         return X.detach()
 
     def pool(
-        self, acquisition: AcquisitionFunction, incumbents: Tensor, n: int, seed: int
+        self,
+        acquisition: AcquisitionFunction,
+        incumbents: Tensor,
+        n: int,
+        seed: int,
+        within: Tensor | None = None,
     ) -> Tensor:
         r"""Return candidates for a large batch: local maximisers, and points without a search.
 
@@ -203,10 +215,11 @@ class Search:
             incumbents: ``k x d`` points of the unit cube. Some candidates are near them.
             n: The number of candidates that fill the cube.
             seed: The seed of the candidates.
+            within: ``2 x d`` corners of the part of the unit cube to search; all of it by default.
         """
         assert isinstance(acquisition, HasGradient)
         fixed = {i: self.cube.value_to_unit(i, value) for i, value in self.fixed.items()}
-        cube = self._held(self._unit_cube(), fixed)
+        cube = self._held(self._unit_cube() if within is None else within.clone(), fixed)
         generator = torch.Generator().manual_seed(seed)
         X, starts = self._starts(acquisition, incumbents, cube, n, generator)
         best, _ = climb(acquisition, starts, cube, self.options.get("options") or {})
@@ -217,7 +230,12 @@ class Search:
         r"""Whether there is nothing but a box to search."""
         inner = self.options.get("options") or {}
         is_plain = self.options.keys() <= PLAIN and inner.keys() <= {"maxiter"}
-        return is_plain and not (self.discrete or self.linear or self.nonlinear)
+        return is_plain and not self.is_restricted
+
+    @property
+    def is_restricted(self) -> bool:
+        r"""Whether coordinates are discrete, or there are constraints."""
+        return bool(self.discrete or self.linear or self.nonlinear)
 
     def _unit_cube(self) -> Tensor:
         cube = torch.zeros_like(self.bounds)

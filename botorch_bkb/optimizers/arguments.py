@@ -41,6 +41,7 @@ INSTEAD: dict[str, str] = {
     "discard": "it belongs to CompressedUCB and InformationThreshold.",
     "on_uninformative": "it belongs to CompressedUCB and InformationThreshold.",
     "half_life": "it belongs to BKB, BBKB, GPUCB, GPBUCB, AdaBKB and AdaBBKB, and to Surrogate.",
+    "trust_region": "it belongs to BKB, BBKB, GPUCB and GPBUCB over bounds, and to Box.",
     "probability": "it belongs to EpsilonGreedy and Greedy.",
     "acquisition": "its picks are defined by the algorithm. BKB and BBKB take other acquisitions.",
     "arms": "it cuts a box into cells. BKB and BBKB take arms.",

@@ -41,6 +41,7 @@ from botorch_bkb.optimizers.elimination import (
 )
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.optimizers.recommending import recommended
+from botorch_bkb.optimizers.regions import check_searches_everywhere, with_regions_updated
 from botorch_bkb.optimizers.results import BatchCompleteError, Best, ConvergedError, Convergence
 from botorch_bkb.optimizers.saving import load, save
 from botorch_bkb.optimizers.tables import build_table, compacted, moved
@@ -357,6 +358,7 @@ class Optimizer(OptimizerBase):
         size = q if self.parts.threshold.least_score is None else BLOCK
         for block in chunks(q, size):
             state, table = absorb(self._updater, state, table, results.part(block))
+        state = with_regions_updated(self.domain, state, table, read.rows, read.ids)
         if len(table.log.changes) > max(MOST_CHANGES, len(table.X) // ROWS_PER_CHANGE):
             state, table = compacted(self.domain, state, table)
         self._commit(with_stage_completed(self.parts, state, table), table)
@@ -447,7 +449,11 @@ class Optimizer(OptimizerBase):
         width with a guarantee they hold with probability ``1 - delta``. Over a box the highest
         bound is the highest one that BoTorch's optimizer finds. Over a tree it is the highest index
         of the leaves that were not pruned: the maximum is in one of them.
+
+        Raises:
+            UnsupportedError: The search is confined to trust regions and does not close the gap.
         """
+        check_searches_everywhere(self.domain)
         state, table, width = self._state, self._table(), self.width_now
         stage = state.in_flight.stage
         if stage is not None and stage.index:

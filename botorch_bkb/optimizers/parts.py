@@ -34,7 +34,7 @@ from botorch_bkb.dictionaries import (
     RidgeLeverageSampling,
     threshold_of,
 )
-from botorch_bkb.domains import Arms, Domain, Tree
+from botorch_bkb.domains import Arms, Box, Domain, Tree
 from botorch_bkb.models import Surrogate
 from botorch_bkb.models.hyperparameters import Hyperparameters
 from botorch_bkb.state.state import State
@@ -75,6 +75,8 @@ class Parts:
             self._check_elimination()
         if self.model.forgets:
             self._check_forgetting()
+        if isinstance(self.domain, Box) and self.domain.trust_region is not None:
+            self._check_trust_region()
         rule = self.dictionary
         self.confidence.check_effects(
             self.width,
@@ -157,6 +159,25 @@ class Parts:
                 raise InputDataError(
                     f"half_life={self.model.half_life:g} cannot be combined with {name}: {why}."
                 )
+
+    def _check_trust_region(self) -> None:
+        refused = {
+            f"width={self.confidence.width!r}": (
+                self.confidence.has_guarantee,
+                "no theorem covers a search of a part of the box. Use the default width",
+            ),
+            f"half_life={self.model.half_life}": (
+                self.model.forgets,
+                "where rewards drift, good points appear elsewhere. Search the whole box",
+            ),
+            "an information threshold": (
+                self.threshold.least_score is not None,
+                "points that are skipped neither succeed nor fail. Use RidgeLeverageSampling",
+            ),
+        }
+        for name, (is_given, why) in refused.items():
+            if is_given:
+                raise InputDataError(f"A trust region cannot be combined with {name}: {why}.")
 
     # ------------------------------------------------------------------ what follows
 

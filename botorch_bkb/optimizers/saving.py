@@ -9,10 +9,11 @@ from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.dictionaries import FourierFeatures
 from botorch_bkb.optimizers.parts import Parts
+from botorch_bkb.optimizers.regions import first_regions
 from botorch_bkb.state.state import State
 
 #: The version of saved states. It changes with their form.
-VERSION = 7
+VERSION = 8
 
 
 def header(algorithm: str, parts: Parts) -> dict[str, Any]:
@@ -22,6 +23,7 @@ def header(algorithm: str, parts: Parts) -> dict[str, Any]:
         "algorithm": algorithm,
         "domain": parts.domain.checksum,
         "believes": believes(parts),
+        "trust_regions": len(first_regions(parts.domain)),
     }
 
 

@@ -9,6 +9,7 @@ from botorch_bkb.arms import TableLog
 from botorch_bkb.domains import Arms
 from botorch_bkb.optimizers.elimination import first_stage
 from botorch_bkb.optimizers.parts import Parts
+from botorch_bkb.optimizers.regions import first_regions
 from botorch_bkb.state.components import ConfidenceState, DictionaryState, ModelState
 from botorch_bkb.state.in_flight import InFlight
 from botorch_bkb.state.observations import Observations
@@ -56,4 +57,5 @@ def initial_state(parts: Parts, generator: torch.Generator) -> State:
         confidence=ConfidenceState(parts.confidence.initial_norm),
         table=TableLog(len(rows), first, observations.history.rows, none, none),
         random=generator.get_state(),
+        regions=first_regions(parts.domain),
     )

@@ -110,5 +110,6 @@ def moved(domain: Domain, state: State, table: ArmTable, target: Domain) -> tupl
         observations=observations.renumbered(new_rows, points[absent]),
         in_flight=in_flight.renumbered(new_rows, history.rows),
         dictionary=state.dictionary.reordered(new_rows(history.rows).argsort()),
+        regions=tuple(region.renumbered(new_rows) for region in state.regions),
     )
     return state, new_table(target, state, dictionary)

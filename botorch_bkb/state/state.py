@@ -26,6 +26,7 @@ from botorch_bkb.state.components import (
 )
 from botorch_bkb.state.in_flight import BatchRecord, InFlight, Pending
 from botorch_bkb.state.observations import Observations
+from botorch_bkb.state.regions import Region
 from botorch_bkb.state.stage import Stage
 from botorch_bkb.units import RewardUnits, UnitCube
 
@@ -45,6 +46,7 @@ class State:
         table: The log of the table.
         random: The state of the random generator.
         tree: The cells, once a box was searched through them.
+        regions: The trust regions of a box; none without.
     """
 
     observations: Observations
@@ -55,6 +57,7 @@ class State:
     table: TableLog
     random: Tensor
     tree: TreeState | None = None
+    regions: tuple[Region, ...] = ()
 
     @property
     def hyper(self) -> Hyperparameters:
@@ -105,6 +108,7 @@ class State:
             "table": self.table.to_dict(),
             "random": self.random,
             "tree": None if tree is None else {**by_name(tree), "tree": by_name(tree.tree)},
+            "regions": [saved(region) for region in self.regions],
         }
 
     @classmethod
@@ -148,6 +152,7 @@ class State:
             table=TableLog.from_dict(saved["table"]),
             random=random,
             tree=None if tree is None else restored_tree(tree),
+            regions=tuple(restored(Region, region) for region in saved["regions"]),
         )
 
 

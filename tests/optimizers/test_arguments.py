@@ -14,7 +14,7 @@ from botorch_bkb import AllPoints, RidgeLeverageSampling
 from botorch_bkb.acquisition import Greedy, Thompson
 from botorch_bkb.batches import HoldingRule, LocalRule, OneAtATime, SumRule
 from botorch_bkb.confidence import Confidence
-from botorch_bkb.domains import Arms, Box
+from botorch_bkb.domains import Arms, Box, TrustRegion
 from botorch_bkb.models import Surrogate
 from botorch_bkb.optimizers import ALGORITHMS, BatchCompleteError, Optimizer
 
@@ -56,6 +56,7 @@ TRIED = {
     "num_initial": (OVER_BOX, 6),
     "discrete_dims": (OVER_BOX, {0: [0.0, 0.5, 1.0]}),
     "acquisition_options": (OVER_BOX, {**QUICK, "fixed_features": {0: 0.25}}),
+    "trust_region": (OVER_BOX, TrustRegion(length=0.1)),
     "keep_coordinates": (GIVEN, False),
     "seed": ({**GIVEN, "oversampling": 0.5}, 1),
     "num_children": (GIVEN, 2),

@@ -119,11 +119,11 @@ def test_a_state_of_an_older_version_is_refused():
     problem = Problem()
     optimizer = BBKB(problem.arms, **problem.options())
     optimizer.tell([0, 1], [1.0, 2.0])
-    old = {**optimizer.state_dict(), "version": 6}
+    old = {**optimizer.state_dict(), "version": 7}
     fresh = BBKB(problem.arms, **problem.options())
     with pytest.raises(
         InputDataError,
-        match=r"must have version 7, got 6: it was saved by another version of botorch_bkb\. Load",
+        match=r"must have version 8, got 7: it was saved by another version of botorch_bkb\. Load",
     ):
         fresh.load_state_dict(old)
     assert fresh.num_observations == 0

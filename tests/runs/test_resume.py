@@ -24,9 +24,13 @@ from botorch_bkb import (
     resume,
     run,
 )
+from botorch_bkb.domains import TrustRegion
 from botorch_bkb.journal import Journal, recover
 from botorch_bkb.runs import loop
 from tests.runs.support import ARMS, BOUNDS, bbkb, one, value
+
+#: Two regions that shrink with every failure and begin anew soon.
+BRISK = TrustRegion(2, min_length=0.3, failure_tolerance=1, num_initial=3)
 
 
 class Crash(Callback):
@@ -57,6 +61,7 @@ CASES = {
     "BKB fitted": lambda: BKB(ARMS, seed=1),
     "no seed": lambda: BBKB(ARMS, covar_module=ScaleKernel(RBFKernel()), noise_var=0.01),
     "box": lambda: BBKB(bounds=BOUNDS, seed=1, acquisition_options={"num_restarts": 2}),
+    "trust regions": lambda: BKB(bounds=BOUNDS, seed=1, trust_region=BRISK),
     "mixed box": lambda: BKB(bounds=BOUNDS, seed=1, discrete_dims={1: [-1.0, 0.0, 1.0]}),
     "tree": lambda: AdaBKB(bounds=BOUNDS, seed=1),
     "compressed": lambda: bbkb(CompressedUCB, epsilon=0.2),

@@ -11,7 +11,7 @@ from botorch.exceptions.warnings import InputDataWarning
 from torch import Tensor
 
 from botorch_bkb.dictionaries import DictionaryRule, RidgeLeverageSampling, as_rule
-from botorch_bkb.domains import Arms, Box, Domain
+from botorch_bkb.domains import Arms, Box, Domain, TrustRegion
 from botorch_bkb.validation import level_of_user
 
 
@@ -24,6 +24,7 @@ def as_domain(
     acquisition_options: Mapping[str, Any] | None,
     keep_coordinates: bool,
     max_replicates: int | None = None,
+    trust_region: TrustRegion | None = None,
 ) -> Domain:
     r"""Return the arms or the box that a user meant."""
     if (arms is None) == (bounds is None):
@@ -41,10 +42,13 @@ def as_domain(
             num_initial=num_initial,
             discrete_dims=discrete_dims,
             acquisition_options=acquisition_options,
+            trust_region=trust_region,
             keep_coordinates=keep_coordinates,
         )
-    if any(value is not None for value in (discrete_dims, acquisition_options)):
-        raise InputDataError("discrete_dims and acquisition_options go with bounds, not arms.")
+    if any(value is not None for value in (discrete_dims, acquisition_options, trust_region)):
+        raise InputDataError(
+            "discrete_dims, acquisition_options and trust_region go with bounds, not arms."
+        )
     assert arms is not None
     domain = Arms(
         arms,

@@ -14,6 +14,7 @@ from botorch_bkb.batches import BatchRule
 from botorch_bkb.batches.rules import as_batch_rule
 from botorch_bkb.confidence import Confidence, Width
 from botorch_bkb.dictionaries import AllPoints
+from botorch_bkb.domains import TrustRegion
 from botorch_bkb.models import Surrogate
 from botorch_bkb.optimizers.algorithms.flat import as_domain
 from botorch_bkb.optimizers.optimizer import Optimizer
@@ -52,6 +53,8 @@ class GPUCB(Optimizer):
         discrete_dims: Coordinates of a box that take only some values, ``{i: values}``.
         acquisition_options: Arguments of BoTorch's ``optimize_acqf`` over a box, constraints and
             fixed features included (:class:`~botorch_bkb.domains.Box`).
+        trust_region: How the search of a box is confined to regions around good points
+            (:class:`~botorch_bkb.domains.TrustRegion`). None searches the whole box.
         keep_coordinates: Whether the ``A x m`` coordinates of all arms are kept in memory.
         seed: Seed of all randomness.
 
@@ -92,6 +95,7 @@ class GPUCB(Optimizer):
         num_initial: int | None = None,
         discrete_dims: Mapping[int, Sequence[float]] | None = None,
         acquisition_options: Mapping[str, Any] | None = None,
+        trust_region: TrustRegion | None = None,
         keep_coordinates: bool = True,
         seed: int | None = None,
     ) -> None:
@@ -102,6 +106,7 @@ class GPUCB(Optimizer):
             num_initial=num_initial,
             discrete_dims=discrete_dims,
             acquisition_options=acquisition_options,
+            trust_region=trust_region,
             keep_coordinates=keep_coordinates,
         )
         super().__init__(
