@@ -13,6 +13,7 @@ from botorch_bkb.batches.candidates import Candidates
 from botorch_bkb.batches.models import BeliefModels
 from botorch_bkb.batches.request import Request
 from botorch_bkb.batches.rule import BatchRule
+from botorch_bkb.confidence.widths import Fixed
 from botorch_bkb.dictionaries import DictionaryRule, threshold_of
 from botorch_bkb.domains import Arms, Domain
 from botorch_bkb.state.in_flight import BatchRecord
@@ -35,7 +36,7 @@ class BatchContext:
         rule: When the batch is complete.
         request: What the user wants of this ask.
         fits: Whether hyperparameters are fitted.
-        first_width: The width of the first pick, if it differs from that of the batch.
+        width: The width of the bounds where it is constant, up to alternation; else None.
     """
 
     state: State
@@ -46,7 +47,7 @@ class BatchContext:
     rule: BatchRule
     request: Request = ANYTHING
     fits: bool = False
-    first_width: float | None = None
+    width: Fixed | None = None
 
     @property
     def record(self) -> BatchRecord:
@@ -58,8 +59,9 @@ class BatchContext:
     def width_of(self, pick: int) -> float:
         r"""Return the width of a pick of the batch; its number begins at 0."""
         record = self.record
-        is_first = pick == 0 and not (record.stragglers or record.given_up)
-        return self.first_width if is_first and self.first_width is not None else record.width
+        if self.width is None or record.stragglers or record.given_up:
+            return record.width
+        return self.width.of_pick(self.state.history.num_observations + pick)
 
     @property
     def best_reward(self) -> float:

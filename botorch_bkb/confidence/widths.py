@@ -125,8 +125,8 @@ class Fixed:
         r"""Return the constant width."""
         return self.width
 
-    def first(self, num_observations: int) -> float:
-        r"""Return the width for the first pick after so many observations."""
+    def of_pick(self, number: int) -> float:
+        r"""Return the width of a pick over a box, after so many observations and picks."""
         return self.width
 
 
@@ -136,13 +136,13 @@ class Alternating(Fixed):
 
     A narrow bound is highest near the best point that is known, and improves on it. A wide one
     leads elsewhere. In turn they find better points than a width in between. Intervals,
-    ``gap()`` and ``width_now`` have the wide one. So have all picks of a batch but the first, and
-    all picks while results are pending: without new results narrow bounds would lead to the same
-    place again.
+    ``gap()`` and ``width_now`` have the wide one. So have picks while results of earlier asks are
+    pending, and large batches: without new results narrow bounds would lead to the same place
+    again and again.
 
     Args:
         width: The width in posterior standard deviations.
-        narrow: The narrow one, after an odd number of observations.
+        narrow: The narrow one, after an odd number of observations and picks of the batch.
 
     Example:
         >>> import torch
@@ -155,9 +155,9 @@ class Alternating(Fixed):
 
     narrow: float = 0.5
 
-    def first(self, num_observations: int) -> float:
-        r"""Return the width for the first pick after so many observations."""
-        return self.narrow if num_observations % 2 else self.width
+    def of_pick(self, number: int) -> float:
+        r"""Return the width of a pick over a box, after so many observations and picks."""
+        return self.narrow if number % 2 else self.width
 
 
 def information(p: Progress) -> float:

@@ -250,5 +250,5 @@ class OptimizerBase:
             parts.batch,
             request or Request(),
             parts.model.fits,
-            parts.first_width(state),
+            parts.constant_width,
         )

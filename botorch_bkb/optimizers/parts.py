@@ -243,10 +243,10 @@ class Parts:
             return self.width.width
         return checked_width(self.width, self.progress(state, table))
 
-    def first_width(self, state: State) -> float | None:
-        r"""Return the width of a batch's first pick over a box, where it may differ."""
-        width = self.width
-        return width.first(state.history.num_observations) if isinstance(width, Fixed) else None
+    @property
+    def constant_width(self) -> Fixed | None:
+        r"""The width if it is constant, up to alternation; else None."""
+        return self.width if isinstance(self.width, Fixed) else None
 
     def progress(self, state: State, table: ArmTable) -> Progress:
         r"""Return what the width may depend on."""

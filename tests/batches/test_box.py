@@ -11,6 +11,7 @@ from botorch_bkb import InformationThreshold
 from botorch_bkb.acquisition import EI, Greedy, Thompson
 from botorch_bkb.batches import BoxBatch, DesignBatch, OneAtATime, SumRule
 from botorch_bkb.batches.box import BoxContext, hallucinated
+from botorch_bkb.confidence import Alternating
 from botorch_bkb.domains import Box
 from botorch_bkb.units import UnitCube
 from tests import naive
@@ -125,25 +126,28 @@ def test_picks_have_the_highest_bound_of_a_model_that_hallucinates():
     assert batch.scores == pytest.approx(start.tolist(), abs=1e-6)
 
 
-def test_the_first_pick_of_a_batch_may_have_another_width():
+@pytest.mark.parametrize("observations", [1, 2])
+def test_every_second_pick_may_have_a_narrow_bound(observations):
     optimizer = over_box()
-    optimizer.tell(GRID[:1], [5.0])
+    optimizer.tell(GRID[:observations], [5.0] * observations)
     mean, cov = dense_grid(optimizer)
-    context = replace(context_of(optimizer, width=0.5, rule=LONG), first_width=9.0)
+    context = replace(context_of(optimizer, rule=LONG), width=Alternating(9.0, narrow=0.5))
     batch = BoxBatch(optimizer.domain, context)
     expected = []
-    for width in (9.0, 0.5, 0.5):
+    for pick in range(3):
+        width = 0.5 if (observations + pick) % 2 else 9.0
         expected.append(int((mean + width * conditioned(cov, expected).sqrt()).argmax()))
         batch.pick()
     assert places_of(batch.inputs_of(torch.tensor(batch.picks), GRID)) == expected
-    assert expected[0] != int((mean + 0.5 * cov.diagonal().sqrt()).argmax())
 
 
 @pytest.mark.parametrize("earlier", ["stragglers", "given_up"])
 def test_while_points_are_outstanding_picks_have_the_width_of_the_batch(earlier):
-    context = replace(context_of(over_box(), width=2.0, **{earlier: (0,)}), first_width=0.1)
-    assert context.width_of(0) == context.width_of(1) == 2.0
-    assert replace(context_of(over_box(), width=2.0), first_width=0.1).width_of(0) == 0.1
+    width = Alternating(2.0, narrow=0.1)
+    context = replace(context_of(over_box(), width=2.0, **{earlier: (0,)}), width=width)
+    assert [context.width_of(pick) for pick in range(3)] == [2.0] * 3
+    alone = replace(context_of(over_box(), width=2.0), width=width)
+    assert sorted(alone.width_of(pick) for pick in range(2)) == [0.1, 2.0]
 
 
 @pytest.mark.parametrize("earlier", ["stragglers", "given_up"])

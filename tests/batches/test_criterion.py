@@ -90,6 +90,7 @@ def test_functions_that_need_more_than_marginals_are_refused(problem):
 
 
 def test_arms_have_no_sample_paths():
-    arms = ArmsContext(X.flatten(), X.flatten() + 1, 2.0, 0.0, 1.0, RewardUnits())
-    with pytest.raises(UnsupportedError, match="means and variances only"):
-        arms.sample_path()
+    arms = ArmsContext(X.flatten(), X.flatten() + 1, 2.0, 0.0, 1.0, RewardUnits(), seed=0)
+    for joint in (arms.sample_path, lambda: arms.observed):
+        with pytest.raises(UnsupportedError, match="means and variances only"):
+            joint()

@@ -20,11 +20,11 @@ def test_a_fixed_width_depends_on_nothing():
     assert Fixed(1.5)(progress()) == Fixed(1.5)(progress(num_observations=10**6)) == 1.5
 
 
-def test_an_alternating_width_is_constant_but_for_first_picks():
+def test_an_alternating_width_is_narrow_for_every_second_pick():
     width = Alternating(2.5, narrow=0.5)
     assert width(progress()) == 2.5
-    assert [width.first(n) for n in range(4)] == [2.5, 0.5, 2.5, 0.5]
-    assert [Fixed(1.5).first(n) for n in range(2)] == [1.5, 1.5]
+    assert [width.of_pick(n) for n in range(4)] == [2.5, 0.5, 2.5, 0.5]
+    assert [Fixed(1.5).of_pick(n) for n in range(2)] == [1.5, 1.5]
 
 
 def test_information():

@@ -34,7 +34,8 @@ def batch_of(optimizer, **parts):
         in_flight = state.in_flight.begun(optimizer.width_now, 0, state.num_cells)
         state = replace(state, in_flight=in_flight)
     table, models = build_table(parts.domain, state), BeliefModels(parts.domain.index.X)
-    context = BatchContext(state, table, models, parts.acquisition, parts.dictionary, parts.batch)
+    rules = parts.acquisition, parts.dictionary, parts.batch
+    context = BatchContext(state, table, models, *rules, width=parts.constant_width)
     batch = begin_batch(parts.domain, context)
     batch.follow(context.record.picks)
     return batch
