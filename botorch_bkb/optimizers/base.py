@@ -17,7 +17,7 @@ from botorch_bkb.domains import Arms, Domain, PartitionTree, Suggestion, Tree
 from botorch_bkb.models import DTCGP
 from botorch_bkb.models.history import History
 from botorch_bkb.optimizers.elimination import survivors
-from botorch_bkb.optimizers.exclusive import exclusive
+from botorch_bkb.optimizers.exclusive import exclusive, unstable
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.optimizers.start import initial_state, seeded_generator
 from botorch_bkb.optimizers.tables import build_table
@@ -267,6 +267,8 @@ class OptimizerBase:
             table: Its table.
             batch: The batch being asked, if any.
         """
+        if not table.is_finite:
+            raise unstable(self.parts.model, "it has overflowed")
         self._state = replace(state, table=table.log)
         self._cached_table, self._cached_batch = table, batch
 
