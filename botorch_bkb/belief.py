@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
+from botorch.exceptions.errors import InputDataError
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from linear_operator.operators import (
@@ -55,6 +56,27 @@ def kernel_diagonal(kernel: Kernel, X: Tensor) -> Tensor:
     if (form := closed_form(kernel)) is not None:
         return closed_diagonal(form, X)
     return kernel(X, diag=True).double()
+
+
+@torch.no_grad()
+def check_kernel_on(kernel: Kernel, X: Tensor) -> None:
+    r"""Raise unless a kernel returns one matrix for inputs like these.
+
+    Args:
+        kernel: The covariance module.
+        X: A few inputs, ``q x d``.
+    """
+    try:
+        kernel(X, diag=True)  # gpytorch checks the columns, which closed forms may broadcast
+        got = f"a matrix of shape {tuple(kernel_matrix(kernel, X).shape)}"
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        got = f"{type(error).__name__}: {error}"
+    if got != f"a matrix of shape {(len(X), len(X))}":
+        raise InputDataError(
+            f"covar_module must return a {len(X)} x {len(X)} matrix for {len(X)} inputs of "
+            f"{X.shape[-1]} columns, got {got}: check its ard_num_dims, active_dims and "
+            "batch_shape."
+        )
 
 
 def dictionary_root(kernel: Kernel, points: Tensor) -> Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from numbers import Integral
+from typing import Any
 
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
@@ -21,6 +23,30 @@ def check_finite(name: str, value: Tensor, remedy: str = "drop or impute these r
         raise InputDataError(
             f"{name} must be finite, got {value[first].item()} at {first} and "
             f"{int(bad.sum())} such values in total: {remedy}."
+        )
+
+
+def check_dense(name: str, value: Tensor) -> None:
+    r"""Raise unless ``value`` has real numbers in memory, one for each entry."""
+    if value.layout != torch.strided or value.is_meta:
+        kind = "a meta tensor" if value.is_meta else f"one of layout {value.layout}"
+        raise InputDataError(
+            f"{name} must be a dense tensor with values, got {kind}: convert a sparse one with "
+            "to_dense()."
+        )
+    if value.is_complex():
+        raise InputDataError(
+            f"{name} must be real, got {value.dtype}: pass the real part, or the modulus."
+        )
+
+
+def check_precision(name: str, value: Tensor) -> None:
+    r"""Raise unless ``value`` is dense, and float32 or float64."""
+    check_dense(name, value)
+    if value.dtype not in (torch.float32, torch.float64):
+        raise InputDataError(
+            f"{name} must be floating point, float32 or float64, got {value.dtype}: convert with "
+            ".double()."
         )
 
 
@@ -58,6 +84,10 @@ def check_query(X: Tensor, columns: int, batch_shape: torch.Size) -> None:
         columns: The number ``d`` of columns that the kernel takes.
         batch_shape: The batch shape of the model, with its outputs.
     """
+    if X.dim() < 2:
+        raise BotorchTensorDimensionError(
+            f"X must be a q x {columns} tensor, or batches of such, got shape {tuple(X.shape)}."
+        )
     check_squares("X", X)
     if X.shape[-1] != columns:
         raise BotorchTensorDimensionError(
@@ -119,6 +149,8 @@ def check_training_data(X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
                 f"{name} must be a tensor, got {type(value).__name__}: convert it with "
                 f"torch.as_tensor({name}, dtype=torch.float64)."
             )
+        if value is not None:
+            check_dense(name, value)
     if X.dim() == Y.dim() and X.shape[:-1] != Y.shape[:-1]:
         raise BotorchTensorDimensionError(
             "train_X and train_Y must agree in all but the last dimension, got shapes "
@@ -170,8 +202,11 @@ def check_kernel(kernel: object) -> None:
 
 def check_max_size(size: int | None) -> None:
     r"""Raise unless ``size`` is None or a positive number."""
-    if size is not None and size < 1:
-        raise InputDataError(f"A dictionary needs at least one point, got a size of {size}.")
+    if size is None or (isinstance(size, Integral) and size >= 1):
+        return
+    raise InputDataError(
+        f"A dictionary needs at least one point, got a size of {size!r}: pass a whole number."
+    )
 
 
 def check_positive_integer(name: str, value: int | None) -> None:
@@ -181,11 +216,19 @@ def check_positive_integer(name: str, value: int | None) -> None:
     raise InputDataError(f"{name} must be a positive integer, got {value!r}.")
 
 
+def is_between(value: Any, low: float, high: float, ends: bool = False) -> bool:
+    r"""Return whether ``value`` is a number between ``low`` and ``high``."""
+    try:
+        return bool(low <= value <= high if ends else low < value < high)
+    except (TypeError, ValueError, RuntimeError):  # cannot be compared, or not as a whole
+        return False
+
+
 def check_between(
     name: str, value: float | None, low: float, high: float, ends: bool = False
 ) -> None:
     r"""Raise unless ``value`` is None or lies between ``low`` and ``high``."""
-    if value is None or (low <= value <= high if ends else low < value < high):
+    if value is None or is_between(value, low, high, ends):
         return
     kind = "between" if ends else "strictly between"
     raise InputDataError(f"{name} must be {kind} {low} and {high}, got {value!r}.")

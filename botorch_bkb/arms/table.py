@@ -217,6 +217,12 @@ class ArmTable:
         return float(self._prior.max())
 
     @property
+    def is_finite(self) -> bool:
+        r"""Whether the belief consists of numbers of the dtype of the inputs: nothing overflows."""
+        parts = self._coefficients(), self._factor.Q
+        return all(bool(part.to(self.X.dtype).isfinite().all()) for part in parts)
+
+    @property
     def effective_dimension(self) -> float:
         r"""The effective dimension, ``sum_s tau(x_s)`` over the pulls."""
         return self._factor.explained_dimension + float(self.unexplained.sum())

@@ -2,16 +2,17 @@ r"""``BatchRule``: the base class of rules that decide when a batch is complete.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.batches.picks import Picks
-from botorch_bkb.validation import check_positive_integer
+from botorch_bkb.validation import check_positive_integer, is_between
 
 #: The default threshold and the default largest batch size.
 THRESHOLD, MAX_SIZE = 2.0, 10_000
+#: The largest threshold, of which rules take the square.
+LARGEST_THRESHOLD = 1e100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +120,9 @@ class ThresholdRule(BatchRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.threshold < math.inf:
+        if not is_between(self.threshold, 1, LARGEST_THRESHOLD, ends=True):
             raise InputDataError(
-                f"batch_threshold must be finite and at least 1, got {self.threshold}: 2 is usual, "
-                "larger values give longer batches and wider bounds."
+                "batch_threshold must be finite and at least 1, and at most "
+                f"{LARGEST_THRESHOLD:g}, got {self.threshold!r}: 2 is usual, larger values give "
+                "longer batches and wider bounds."
             )

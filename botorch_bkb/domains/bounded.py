@@ -12,11 +12,11 @@ from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataErro
 from torch import Tensor
 
 from botorch_bkb.domains.domain import Domain
-from botorch_bkb.domains.reading import Points, read_points
+from botorch_bkb.domains.reading import Points, as_real, read_points
 from botorch_bkb.domains.suggestion import Suggestion
 from botorch_bkb.rows import RowIndex
 from botorch_bkb.units import UnitCube
-from botorch_bkb.validation import check_finite
+from botorch_bkb.validation import check_finite, check_precision
 
 
 def check_bounds(bounds: Any) -> None:
@@ -33,10 +33,10 @@ def check_bounds(bounds: Any) -> None:
             f"{expected}, got shape {tuple(bounds.shape)}: if its rows are pairs (lower, upper), "
             "pass bounds.T; a table of candidates is the `arms` of BKB or BBKB."
         )
-    if bounds.shape[1] == 0 or not bounds.is_floating_point():
+    check_precision("bounds", bounds)
+    if bounds.shape[1] == 0:
         raise InputDataError(
-            f"bounds must be floating point with at least one column, got {bounds.dtype} of shape "
-            f"{tuple(bounds.shape)}: convert integers with .double()."
+            f"bounds must have at least one column, got shape {tuple(bounds.shape)}."
         )
     check_finite("bounds", bounds, "choose finite ends, and a logarithmic scale for wide ranges")
     if not (bounds[0] < bounds[1]).all():
@@ -101,7 +101,7 @@ class BoundedDomain(Domain):
 
     def _as_inputs(self, points: Tensor | Sequence) -> Tensor:
         try:
-            X = torch.as_tensor(points, dtype=self.bounds.dtype, device=self.bounds.device)
+            X = as_real("Points", points, dtype=self.bounds.dtype, device=self.bounds.device)
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise InputDataError(
                 f"Points must be a Suggestion or a q x {self.dim} tensor, got "

@@ -12,12 +12,20 @@ from torch import Tensor
 
 from botorch_bkb.domains.suggestion import Suggestion
 from botorch_bkb.rows import RowIndex, take_rows
-from botorch_bkb.validation import check_finite, check_squares, check_variances
+from botorch_bkb.validation import (
+    check_dense,
+    check_finite,
+    check_precision,
+    check_squares,
+    check_variances,
+)
 
 #: The largest absolute reward; the squares of much larger ones overflow.
 LARGEST = 1e150
 #: Smallest noise variance of a result, relative to that of the belief.
 SMALLEST_RATIO = 1e-18
+#: Largest one, as weights are one over it.
+LARGEST_RATIO = 1e200
 
 
 class Points(NamedTuple):
@@ -36,10 +44,7 @@ def check_arms(arms: Any) -> None:
             f"arms must be an A x d tensor with at least one row and one column, got {got}: "
             "convert with torch.as_tensor(arms), numbers in a row with arms.unsqueeze(-1)."
         )
-    if not arms.is_floating_point():
-        raise InputDataError(
-            f"arms must be floating point, got {arms.dtype}: convert with arms.double()."
-        )
+    check_precision("arms", arms)
     check_finite("arms", arms)
 
 
@@ -60,7 +65,7 @@ def read_points(
     if isinstance(points, Suggestion):
         return _read_suggestion(points, arms, added, pending)
     try:
-        values = torch.as_tensor(points, device=added.device)
+        values = as_real("Points", points, device=added.device)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise InputDataError(
             "Points must be a Suggestion, a list of rows of the arms or a q x d tensor, got "
@@ -153,13 +158,26 @@ def _answers(rows: list[int], pending: Mapping[int, int]) -> tuple[int | None, .
     return tuple(waiting[row].pop(0) if waiting[row] else None for row in rows)
 
 
+def as_real(name: str, values: Any, **options: Any) -> Tensor:
+    r"""Return values as a tensor, as ``torch.as_tensor`` does; raise if they are not real.
+
+    Args:
+        name: What the error calls the values.
+        values: Anything that ``torch.as_tensor`` takes.
+        options: Its arguments, ``dtype`` and ``device``.
+    """
+    if hasattr(values, "dtype"):  # tensors and arrays; torch refuses complex numbers in lists
+        check_dense(name, torch.as_tensor(values))
+    return torch.as_tensor(values, **options)
+
+
 def read_rewards(name: str, values: Any, q: int, device: torch.device) -> Tensor:
     r"""Convert values to ``q`` finite float64 numbers.
 
     Values are ``q`` or ``q x 1``. For one point they may also be a plain number.
     """
     try:
-        values = torch.as_tensor(values, dtype=torch.float64, device=device)
+        values = as_real(name, values, dtype=torch.float64, device=device)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise InputDataError(f"{name} must be {q} numbers, got {values!r:.80}: {error}") from None
     if values.shape not in [(q,), (q, 1)] and not (q == 1 and values.dim() == 0):
@@ -189,7 +207,7 @@ def read_variances(values: Any, q: int, device: torch.device) -> Tensor:
     if isinstance(values, Sequence) and not isinstance(values, str):
         values = [_as_number(value) for value in values]
     try:
-        numbers = torch.as_tensor(values, dtype=torch.float64, device=device)
+        numbers = as_real("Yvar", values, dtype=torch.float64, device=device)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         numbers = None  # explained below
     is_known = None if numbers is None else ~numbers.isnan()
@@ -213,7 +231,7 @@ def _as_number(value: Any) -> Any:
 
 
 def check_ratio(variances: Tensor, noise_var: float) -> None:
-    r"""Raise if some noise variance is so small that rounding hides all other results.
+    r"""Raise if some noise variance hides all other results, or hides its own from rounding.
 
     Args:
         variances: ``q`` noise variances of results.
@@ -225,4 +243,10 @@ def check_ratio(variances: Tensor, noise_var: float) -> None:
             f"Yvar must be at least {SMALLEST_RATIO:g} of the noise variance of the belief, "
             f"{noise_var:g}, got {least:g}: use a larger variance for results "
             "without noise, such as 1e-6 times that of the rewards."
+        )
+    most = float(variances.nan_to_num(nan=0.0).max()) if len(variances) else 0.0
+    if most > LARGEST_RATIO * noise_var:
+        raise InputDataError(
+            f"Yvar must be at most {LARGEST_RATIO:g} times the noise variance of the belief, "
+            f"{noise_var:g}, got {most:g}: leave out results that teach nothing."
         )

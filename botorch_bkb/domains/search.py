@@ -87,6 +87,11 @@ class Search:
                 "discrete_dims must map coordinates to their values, such as {2: [16, 32, 64]}, "
                 f"got {discrete_dims!r}."
             )
+        if not isinstance(discrete_dims or {}, Mapping):
+            raise InputDataError(
+                "discrete_dims must map coordinates to lists of values, as in {0: [0.0, 1.0]}, got "
+                f"{discrete_dims!r}."
+            )
         self.discrete = {i: self._values(i, v) for i, v in (discrete_dims or {}).items()}
         if self.discrete and self.nonlinear:
             raise InputDataError(
@@ -114,7 +119,10 @@ class Search:
             )
 
     def _values(self, i: int, values: Sequence[float]) -> Tensor:
-        out = torch.as_tensor(values, dtype=self.bounds.dtype, device=self.bounds.device)
+        try:
+            out = torch.as_tensor(values, dtype=self.bounds.dtype, device=self.bounds.device)
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            out = self.bounds.new_empty(0)  # explained below
         if out.dim() != 1 or len(out) == 0:
             raise InputDataError(
                 f"discrete_dims must give each coordinate a list of values, got {values!r} for {i}."

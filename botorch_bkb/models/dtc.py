@@ -45,6 +45,7 @@ from botorch_bkb.models.prior import EmbeddedRows, NystromPrior
 from botorch_bkb.models.sparse import SparseGP
 from botorch_bkb.validation import (
     check_broadcast,
+    check_dense,
     check_finite,
     check_kernel,
     check_query,
@@ -305,6 +306,7 @@ class DTCGP(SparseGP):
         """
         if self.training or settings.prior_mode.on():
             return super().__call__(*args, **kwargs)
+        check_dense("X", args[0])
         X = args[0].unsqueeze(-1) if args[0].dim() == 1 else args[0]
         X = X.to(self._train_targets.dtype)
         check_query(X, self._train_inputs[0].shape[-1], self._targets_shape()[:-1])

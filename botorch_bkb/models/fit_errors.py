@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from botorch.exceptions.errors import ModelFittingError
+from botorch.exceptions.errors import InputDataError, ModelFittingError
 from botorch.fit import _fit_fallback
 from botorch.optim.fit import fit_gpytorch_mll_scipy
 from gpytorch.mlls import MarginalLogLikelihood
@@ -46,4 +46,15 @@ def fit_with_reasons(
     except ModelFittingError as error:
         if not reasons:
             raise
-        raise ModelFittingError(f"{error} The last one: {reasons[-1]}") from reasons[-1]
+        raise ModelFittingError(f"{error} The last one: {explained(reasons[-1])}") from reasons[-1]
+
+
+def explained(reason: NotPSDError) -> str:
+    r"""Return why an attempt failed, with what to do about it."""
+    if isinstance(reason, InputDataError):  # it says so itself
+        return str(reason)
+    return (
+        "the covariance of the training data, noise included, must be finite and positive definite "
+        f"({reason}). Likely causes: a kernel that is not positive definite, or inputs on very "
+        "different scales (use Normalize)."
+    )

@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 import gpytorch
+import torch
 from botorch.exceptions.errors import InputDataError
 from botorch.models.transforms.input import Normalize
 from gpytorch.kernels import Kernel, ScaleKernel
@@ -54,20 +55,27 @@ def reward_model(
         box: The box that is the unit cube for the model. By default the model takes inputs as the
             user gave them.
     """
-    check_scale(hyper.units)
+    check_scale(hyper.units, X.dtype)
     kernel = deepcopy(hyper.kernel).requires_grad_(True)
     if hyper.units != RewardUnits():  # an outcome transform would learn units of its own
         kernel = _scaled(kernel, hyper.units.variance_to_rewards(1.0), X)
     return _model(X, history.means, history, hyper, dictionary, scale, box, kernel, hyper.units)
 
 
-def check_scale(units: RewardUnits) -> None:
-    r"""Raise if variances in units of the rewards overflow or vanish."""
-    if 1e-100 <= units.scale <= 1e100:
+def check_scale(units: RewardUnits, dtype: torch.dtype) -> None:
+    r"""Raise if rewards or variances in their units overflow or vanish.
+
+    Args:
+        units: The units of the rewards.
+        dtype: The dtype of the model.
+    """
+    low, high = (1e-100, 1e100) if dtype == torch.float64 else (1e-15, 1e15)
+    if low <= units.scale <= high and abs(units.offset) <= high:
         return
     raise InputDataError(
-        "A model in units of the rewards needs rewards with a standard deviation between 1e-100 "
-        f"and 1e100, whose square is a number, got {units.scale:g}: rescale the rewards."
+        f"A model in units of the rewards needs rewards with a standard deviation between {low:g} "
+        f"and {high:g}, whose square is a number, and a mean of at most {high:g}, got "
+        f"{units.scale:g} and {units.offset:g}: rescale the rewards, or use float64 inputs."
     )
 
 

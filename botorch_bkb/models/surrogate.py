@@ -22,7 +22,13 @@ from botorch_bkb.models.fitting import fit_hyperparameters
 from botorch_bkb.models.history import History
 from botorch_bkb.models.hyperparameters import Hyperparameters
 from botorch_bkb.units import UnitCube
-from botorch_bkb.validation import check_finite, check_kernel, check_squares, level_of_user
+from botorch_bkb.validation import (
+    check_finite,
+    check_kernel,
+    check_squares,
+    is_between,
+    level_of_user,
+)
 
 #: The largest ratio of the ranges of two inputs that one length-scale can serve.
 MOST_RANGE = 1e3
@@ -106,9 +112,9 @@ class Surrogate:
                 f"half_life must be a positive number of observations, got {half_life!r}: pass "
                 "None to forget nothing."
             )
-        if noise is not None and not 0 < noise < math.inf:
+        if noise is not None and not is_between(noise, 0, math.inf):
             raise InputDataError(
-                f"noise_var must be positive and finite, got {noise}: use a small value such "
+                f"noise_var must be positive and finite, got {noise!r}: use a small value such "
                 "as 1e-6 times the variance of the rewards where there is no noise."
             )
         check_kernel(self.covar_module)

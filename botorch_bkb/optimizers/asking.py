@@ -52,6 +52,11 @@ def read_request(
 
 
 def _read_excluded(parts: Parts, exclude: Tensor | Sequence[int]) -> tuple[int, ...]:
+    if not isinstance(exclude, Sequence) and not hasattr(exclude, "shape"):
+        raise InputDataError(
+            f"exclude must be a list of rows of the arms, or q x d inputs, got {exclude!r}: leave "
+            "it out to exclude none."
+        )
     if not len(exclude):
         return ()
     domain = parts.domain

@@ -2,8 +2,9 @@ r"""What every optimizer knows: its parts, its state, and the belief that can be
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
@@ -16,6 +17,7 @@ from botorch_bkb.domains import Arms, Domain, PartitionTree, Suggestion, Tree
 from botorch_bkb.models import DTCGP
 from botorch_bkb.models.history import History
 from botorch_bkb.optimizers.elimination import survivors
+from botorch_bkb.optimizers.exclusive import exclusive, unstable
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.optimizers.start import initial_state, seeded_generator
 from botorch_bkb.optimizers.tables import build_table
@@ -50,6 +52,7 @@ class OptimizerBase:
 
     def _begin(self, parts: Parts, seed: int | None) -> None:
         warn_of_single_precision("Inputs", parts.domain.extent)
+        self._lock = threading.RLock()
         self.seed, self._generator = seed, seeded_generator(seed)
         self._updater = Updater(parts, self._generator)
         self._use(parts)
@@ -58,9 +61,32 @@ class OptimizerBase:
     def _use(self, parts: Parts) -> None:
         r"""Take on parts; what was computed with others is forgotten."""
         self.parts = self._updater.parts = parts
-        self._models = BeliefModels(parts.domain.index.X)
+        self._forget()
+
+    def _forget(self) -> None:
+        r"""Drop what can be computed again, to the last bit."""
+        self._models = BeliefModels(self.parts.domain.index.X)
         self._cached_table: ArmTable | None = None
         self._cached_batch: Batch | None = None
+
+    def _restore(self, parts: Parts, state: State) -> None:
+        r"""Return to earlier parts and an earlier state, unless they are the present ones."""
+        if self.parts is not parts:
+            self._use(parts)
+        if self._state is not state:
+            self._state = state
+            self._cached_table = self._cached_batch = None
+
+    @exclusive
+    def __getstate__(self) -> dict[str, Any]:
+        r"""Return what ``pickle`` and ``deepcopy`` need: all but what can be computed again."""
+        dropped = {"_lock", "_models", "_cached_table", "_cached_batch"}
+        return {name: value for name, value in vars(self).items() if name not in dropped}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.RLock()
+        self._forget()
 
     def __repr__(self) -> str:
         r"""Return what it optimises, and how far it is."""
@@ -120,6 +146,7 @@ class OptimizerBase:
         return cells.tree
 
     @property
+    @exclusive
     def model(self) -> DTCGP:
         r"""The belief as a BoTorch model: distinct inputs, mean rewards, their noise variances."""
         if not self._state.history.num_observations:
@@ -127,6 +154,7 @@ class OptimizerBase:
         return self._models.in_rewards(self._state)
 
     @property
+    @exclusive
     def table(self) -> ArmTable:
         r"""The posterior at all arms, in the model's units, to be read and not to be changed.
 
@@ -142,7 +170,8 @@ class OptimizerBase:
     @property
     def pending(self) -> Suggestion:
         r"""The points asked and not told."""
-        pending = self._state.in_flight.pending
+        state = self._state
+        pending = state.in_flight.pending
         rows, beyond = (
             torch.tensor(values, device=self.device, dtype=dtype)
             for values, dtype in (
@@ -150,7 +179,7 @@ class OptimizerBase:
                 ([point.beyond for point in pending.values()], torch.bool),
             )
         )
-        X = self._state.observations.inputs(self.domain.index.X, rows)
+        X = state.observations.inputs(self.domain.index.X, rows)
         return Suggestion(X, self.domain.indices(rows), tuple(pending), beyond=beyond)
 
     @property
@@ -171,12 +200,13 @@ class OptimizerBase:
     @property
     def dictionary(self) -> Tensor:
         r"""The ``m x d`` points of the dictionary; none before the first result."""
-        first = self.domain.index.X
-        if not self._state.history.num_observations:
+        first, state = self.domain.index.X, self._state
+        if not state.history.num_observations:
             return first[:0]
-        return self._state.observations.inputs(first, self._state.table.dictionary)
+        return state.observations.inputs(first, state.table.dictionary)
 
     @property
+    @exclusive
     def effective_dimension(self) -> float:
         r"""``d_eff = sum_s tau(x_s)`` over the pulls, under the present belief."""
         return self._table().effective_dimension
@@ -187,6 +217,7 @@ class OptimizerBase:
         return self._state.confidence.log_sum / 2
 
     @property
+    @exclusive
     def width_now(self) -> float:
         r"""The width of the bounds in posterior standard deviations: of this batch, or the next."""
         batch = self._state.in_flight.batch
@@ -236,6 +267,8 @@ class OptimizerBase:
             table: Its table.
             batch: The batch being asked, if any.
         """
+        if not table.is_finite:
+            raise unstable(self.parts.model, "it has overflowed")
         self._state = replace(state, table=table.log)
         self._cached_table, self._cached_batch = table, batch
 

@@ -95,7 +95,8 @@ def stage_bounds(parts: Parts, state: State, stage: Stage, width: float) -> tupl
 def best_survivor(domain: Arms, state: State, table: ArmTable, stage: Stage) -> Best:
     r"""Return the survivor of highest posterior mean given *all* results, with its bounds.
 
-    The mean is moved into the interval of the bounds, where it is outside of it.
+    The mean is moved into the interval of the bounds, where it is outside of it. Where bounds of
+    two batches contradict each other, the interval reaches from one to the other.
 
     Args:
         domain: The arms.
@@ -105,7 +106,7 @@ def best_survivor(domain: Arms, state: State, table: ArmTable, stage: Stage) -> 
     """
     mean = table.mean()[: len(domain.arms)]
     row = int(torch.where(stage.alive, mean, -torch.inf).argmax())
-    lower, upper = float(stage.lower[row]), float(stage.upper[row])
+    lower, upper = sorted((float(stage.lower[row]), float(stage.upper[row])))
     middle = float(state.hyper.units.to_rewards(mean[row]))
     return Best(row, domain.arms[row], max(lower, min(middle, upper)), lower, upper)
 

@@ -39,6 +39,7 @@ from botorch_bkb.optimizers.elimination import (
     gap_of_survivors,
     with_stage_completed,
 )
+from botorch_bkb.optimizers.exclusive import exclusive, transaction
 from botorch_bkb.optimizers.parts import Parts
 from botorch_bkb.optimizers.recommending import recommended
 from botorch_bkb.optimizers.regions import check_searches_everywhere, with_regions_updated
@@ -84,6 +85,10 @@ class Optimizer(OptimizerBase):
     and noise are both given, these are the model's units, too, and inputs are taken as they are.
     Otherwise rewards are standardised. Then ``norm_bound`` and a given ``covar_module`` refer to
     standardised rewards, and BoTorch's default kernel to inputs scaled to the unit cube.
+
+    A call that raises, or is interrupted, changes nothing. Only :class:`BatchCompleteError` and
+    :class:`ConvergedError` are answers, whose work is kept. Threads that call at the same time take
+    turns. Optimizers can be pickled and copied at any time, and their copies pick the same points.
 
     What is proved: with ``width="theory"``, given kernel and noise and ``norm_bound`` a bound on
     the norm of the function, all bounds hold at all points and steps with probability ``1 -
@@ -170,6 +175,7 @@ class Optimizer(OptimizerBase):
 
     # ------------------------------------------------------------------ ask
 
+    @transaction
     @torch.no_grad()
     def ask(
         self,
@@ -224,15 +230,10 @@ class Optimizer(OptimizerBase):
         check_unfinished(self.parts, self._state)
         if request.n is None:
             return self._ask(request)
-        before = self._state
         parts: list[Suggestion] = []
-        try:
-            while request.n:
-                parts.append(self._ask(request))
-                request = replace(request, n=request.n - len(parts[-1]))
-        except BaseException:  # nothing of it has happened
-            self._state, self._cached_table, self._cached_batch = before, None, None
-            raise
+        while request.n:
+            parts.append(self._ask(request))
+            request = replace(request, n=request.n - len(parts[-1]))
         return parts[0] if len(parts) == 1 else Suggestion.joined(parts)
 
     def _ask(self, request: Request) -> Suggestion:
@@ -307,6 +308,7 @@ class Optimizer(OptimizerBase):
         batch, self._cached_batch = self._cached_batch, None
         if batch is None:
             context = self._context(state, request)
+            self._cached_table = None
             batch = begin_batch(self.domain, context)
             batch.follow(context.record.picks)
         self._cached_table = None
@@ -314,6 +316,7 @@ class Optimizer(OptimizerBase):
 
     # ------------------------------------------------------------------ tell
 
+    @transaction
     @torch.no_grad()
     def tell(self, points: Suggestion | Tensor | Sequence, Y: Any, Yvar: Any = None) -> None:
         r"""Tell the results of some points, in any order, suggested or not.
@@ -363,6 +366,7 @@ class Optimizer(OptimizerBase):
             state, table = compacted(self.domain, state, table)
         self._commit(with_stage_completed(self.parts, state, table), table)
 
+    @transaction
     @torch.no_grad()
     def give_up(self, suggestion: Suggestion) -> None:
         r"""Give up points whose results will never come: they are no longer pending.
@@ -402,6 +406,7 @@ class Optimizer(OptimizerBase):
 
     # ------------------------------------------------------------------ the recommendation
 
+    @exclusive
     @torch.no_grad()
     def best(self, by: str = "mean") -> Best:
         r"""Return the recommended arm, with its confidence interval.
@@ -441,6 +446,7 @@ class Optimizer(OptimizerBase):
         index = self.domain.indices(chosen)
         return Best(None if index is None else int(index), X, middle, lower, upper)
 
+    @exclusive
     @torch.no_grad()
     def gap(self) -> float:
         r"""Return the highest upper bound minus the best lower bound, in units of the rewards.
@@ -468,6 +474,7 @@ class Optimizer(OptimizerBase):
 
     # ------------------------------------------------------------------ other arms, saving
 
+    @transaction
     @torch.no_grad()
     def set_arms(self, arms: Tensor) -> None:
         r"""Exchange the arms; history and pending points stay (BKB, Appendix A).
@@ -508,6 +515,7 @@ class Optimizer(OptimizerBase):
         self._use(replace(self.parts, domain=domain))
         self._commit(replace(state, in_flight=state.in_flight.without_batch()), table)
 
+    @exclusive
     def state_dict(self) -> dict[str, Any]:
         r"""Return everything a run needs to go on, bit for bit, in numbers, strings and tensors.
 
@@ -518,6 +526,7 @@ class Optimizer(OptimizerBase):
         saved = save(type(self).__name__, self.parts, self._state)
         return {**saved, "known": getattr(self.domain, "known", None)}
 
+    @transaction
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         r"""Go on where :meth:`state_dict` was taken.
 

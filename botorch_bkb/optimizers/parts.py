@@ -15,6 +15,7 @@ from torch import Tensor
 from botorch_bkb.acquisition import EI, PI, UCB, Acquisition, PureExploration
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches import BatchRule, Elimination, HoldingRule, OneAtATime
+from botorch_bkb.belief import check_kernel_on
 from botorch_bkb.confidence import (
     Confidence,
     Fixed,
@@ -64,6 +65,7 @@ class Parts:
 
     def __post_init__(self) -> None:
         self._check_kinds()
+        self._check_kernel()
         if isinstance(self.domain, Arms):
             self.acquisition.check_arms()
         if isinstance(self.domain, Tree) and not isinstance(self.acquisition, UCB):
@@ -102,6 +104,12 @@ class Parts:
                     f"{name} must be a {kind.__name__}, such as {example}, got "
                     f"{type(value).__name__}."
                 )
+
+    def _check_kernel(self) -> None:
+        r"""Raise unless the kernel takes inputs of the domain."""
+        if self.model.covar_module is not None:
+            kernel = self.model.initial(self.domain.index.X).kernel
+            check_kernel_on(kernel, self.extent[:2])
 
     def _check_assumptions(self) -> None:
         r"""Check what the theorem of the width assumes; warn of what only the user can know."""

@@ -21,10 +21,12 @@ def seeded_generator(seed: int | None) -> torch.Generator:
     generator = torch.Generator()
     if seed is None:
         generator.seed()
-    elif isinstance(seed, int):
+    elif isinstance(seed, int) and -(2**63) <= seed < 2**64:
         generator.manual_seed(seed)
     else:
-        raise InputDataError(f"seed must be a whole number or None, got {seed!r}.")
+        raise InputDataError(
+            f"seed must be a whole number from -2^63 to 2^64 - 1, or None, got {seed!r}."
+        )
     return generator
 
 

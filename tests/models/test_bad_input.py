@@ -230,3 +230,26 @@ def test_queries_with_other_columns_are_refused():
     model = DTCGP(*regression(10))
     with pytest.raises(BotorchTensorDimensionError, match="X must have 2 columns"):
         model.posterior(torch.rand(4, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda value: value + 1j, "be real"),
+        (Tensor.to_sparse, "dense tensor with values, got one of layout"),
+        (lambda value: value.to("meta"), "got a meta tensor"),
+    ],
+    ids=["complex", "sparse", "meta"],
+)
+@pytest.mark.parametrize("which", ["train_X", "train_Y", "train_Yvar", "X"])
+def test_what_is_no_real_number_is_refused(which, change, match):
+    X, Y = regression(10)
+    data = {"train_X": X, "train_Y": Y, "train_Yvar": torch.full_like(Y, 0.1)}
+    build = {which: change(data[which])} if which in data else {}
+    with pytest.raises(InputDataError, match=f"{which} .*{match}"):
+        DTCGP(**{**data, **build}).posterior(X if build else change(X))
+
+
+def test_a_query_without_dimensions_is_refused():
+    with pytest.raises(BotorchTensorDimensionError, match=r"q x 2 tensor.*got shape \(\)"):
+        DTCGP(*regression(10)).posterior(torch.tensor(0.5, dtype=torch.float64))

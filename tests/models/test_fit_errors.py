@@ -45,6 +45,12 @@ def test_a_kernel_that_is_no_kernel_is_named_as_the_reason():
     assert all(map(torch.equal, before, model.parameters()))
 
 
+def test_the_reason_is_given_where_all_points_are_in_the_dictionary():
+    model = DTCGP(*regression(30), covar_module=Indefinite())
+    with pytest.raises(ModelFittingError, match=r"noise included.*a kernel that is not positive"):
+        fit_gpytorch_mll(mll_of(model))
+
+
 def test_the_reason_reaches_the_user_of_a_list_of_models():
     X, Y = regression(30)
     bad = DTCGP(X, Y, covar_module=Indefinite(), dictionary=torch.arange(10))

@@ -434,3 +434,13 @@ def test_huge_rewards():
         suggestion = optimizer.ask()
         optimizer.tell(suggestion, 1e140 * problem.f[suggestion.indices])
     assert problem.f[optimizer.best().index] > 0.5 * problem.f.max()
+
+
+def test_batches_that_contradict_each_other_leave_an_interval():
+    problem = Problem()
+    optimizer = make(problem, sizes=(5, 5))
+    for level in (0.0, 1e6):
+        suggestion = optimizer.ask()
+        optimizer.tell(suggestion, torch.full((5,), level))
+    best = optimizer.best()
+    assert best.lower < 10 < 1e5 < best.upper and best.lower <= best.mean <= best.upper

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
-from gpytorch.kernels import ConstantKernel, LinearKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import ConstantKernel, Kernel, LinearKernel, RBFKernel, ScaleKernel
 
 from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, CompressedUCB, EpsilonGreedy, MiniGPUCB, rows
 from botorch_bkb.models.history import History
@@ -281,3 +281,127 @@ def test_told_points_whose_squares_overflow_are_refused():
     with pytest.raises(InputDataError, match="X must be below"):
         optimizer.tell(torch.full((1, 2), 1e200, dtype=torch.float64), [1.0])
     assert optimizer.num_observations == 0
+
+
+class TestWhatIsNoRealNumber:
+    @pytest.mark.parametrize(
+        "values",
+        [torch.tensor([1 + 2j]), [1 + 2j], torch.tensor([1 + 2j]).numpy()],
+        ids=["tensor", "list", "array"],
+    )
+    def test_complex_results_are_refused(self, values):
+        optimizer = BBKB(torch.rand(9, 1).double(), seed=0)
+        with pytest.raises(InputDataError, match=r"Y must be.*complex"):
+            optimizer.tell([1], values)
+        with pytest.raises(InputDataError, match=r"Yvar must be.*complex"):
+            optimizer.tell([1], [1.0], Yvar=values)
+        assert optimizer.num_observations == 0
+
+    @pytest.mark.parametrize("name", ["arms", "bounds"])
+    @pytest.mark.parametrize(
+        ("change", "match"),
+        [
+            (lambda X: X + 1j, "real"),
+            (torch.Tensor.half, "float32 or float64"),
+            (torch.Tensor.long, "float32 or float64"),
+            (torch.Tensor.to_sparse, "dense.*to_dense"),
+            (lambda X: X.to("meta"), "with values, got a meta tensor"),
+        ],
+        ids=["complex", "half", "integers", "sparse", "meta"],
+    )
+    def test_inputs_are_refused_at_once(self, name, change, match):
+        with pytest.raises(InputDataError, match=f"{name} must be.*{match}"):
+            BBKB(**{name: change(UNIT)})
+
+    def test_complex_points_of_a_box_are_refused(self):
+        optimizer = BBKB(bounds=UNIT, seed=0)
+        with pytest.raises(InputDataError, match="Points must be real"):
+            optimizer.tell(UNIT + 1j, [1.0, 2.0])
+
+    @pytest.mark.parametrize("values", [UNIT[0].to_sparse(), UNIT[0].to("meta")])
+    def test_results_that_are_not_in_memory_are_refused(self, values):
+        with pytest.raises(InputDataError, match="Y must be a dense tensor"):
+            BBKB(torch.rand(9, 1).double(), seed=0).tell([1, 2], values)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        RBFKernel(ard_num_dims=3),
+        RBFKernel(active_dims=[7]),
+        RBFKernel(batch_shape=torch.Size([2])),
+    ],
+    ids=["ard", "active", "batch"],
+)
+@pytest.mark.parametrize("domain", ["arms", "bounds"])
+def test_a_kernel_for_other_inputs_is_refused_at_once(domain, kernel):
+    with pytest.raises(InputDataError, match=r"covar_module must return a 2 x 2 matrix.*2 columns"):
+        BBKB(**{domain: UNIT}, covar_module=kernel, noise_var=0.1)
+
+
+def test_a_kernel_of_more_columns_than_one_is_refused():
+    with pytest.raises(InputDataError, match="of 1 columns, got RuntimeError"):
+        BBKB(bounds=UNIT[:, :1], covar_module=RBFKernel(ard_num_dims=3))
+
+
+class Distance(Kernel):
+    r"""``|x - x'|``, which is far from positive semi-definite."""
+
+    def forward(self, x1, x2, diag=False, **params):
+        return torch.zeros(x1.shape[:-1]).to(x1) if diag else torch.cdist(x1, x2)
+
+
+@pytest.mark.filterwarnings("ignore:A not p.d.")
+def test_a_kernel_that_is_not_positive_definite_is_named():
+    optimizer = GPUCB(torch.rand(9, 2).double(), covar_module=Distance(), noise_var=1e-6)
+    with pytest.raises(InputDataError, match=r"belief must be finite.*Distance.*semi-definite"):
+        optimizer.tell([0, 1], [1.0, 2.0])
+    assert optimizer.num_observations == 0
+
+
+def test_results_that_overflow_the_dtype_of_the_arms_are_refused():
+    optimizer = GPUCB(torch.rand(9, 1), **GIVEN, seed=0)
+    optimizer.tell([0], [1.0])
+    with pytest.raises(InputDataError, match="it has overflowed"):
+        optimizer.tell([1], [1e100])
+    assert optimizer.num_observations == 1 and math.isfinite(optimizer.best().mean)
+
+
+def test_a_model_of_single_precision_refuses_rewards_beyond_it():
+    optimizer = GPUCB(torch.rand(9, 1), seed=0)
+    optimizer.tell([0, 1], [0.0, 1e30])
+    assert math.isfinite(optimizer.best().mean)
+    with pytest.raises(InputDataError, match=r"between 1e-15 and 1e\+15.*float64"):
+        _ = optimizer.model
+
+
+def test_a_variance_of_which_nothing_is_left_is_refused():
+    optimizer = GPUCB(torch.rand(9, 1).double(), covar_module=RBFKernel(), noise_var=1e-100)
+    with pytest.raises(InputDataError, match="Yvar must be at most 1e\\+200 times"):
+        optimizer.tell([1], [1.0], Yvar=[1e140])
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"noise_var": "x"}, "noise_var must be positive"),
+        ({"seed": 2**64}, "seed must be a whole number from"),
+        ({"max_dictionary": 1.5}, "at least one point, got a size of 1.5"),
+        ({"max_dictionary": "x"}, "at least one point, got a size of 'x'"),
+        ({"delta": "x", "width": "theory"}, "delta must be strictly between"),
+        ({"batch_threshold": "x"}, "batch_threshold must be finite"),
+        ({"batch_threshold": 1e200}, "at most 1e\\+100"),
+        ({"discrete_dims": 3}, "discrete_dims must map coordinates"),
+        ({"discrete_dims": {0: "x"}}, "discrete_dims must give each coordinate a list"),
+    ],
+    ids=str,
+)
+def test_arguments_that_are_no_numbers_are_refused(options, match):
+    with pytest.raises(InputDataError, match=match):
+        BBKB(bounds=UNIT, **options)
+
+
+@pytest.mark.parametrize("exclude", [3, None])
+def test_what_is_no_list_cannot_be_excluded(exclude):
+    with pytest.raises(InputDataError, match="exclude must be a list"):
+        BBKB(torch.rand(9, 1).double(), seed=0).ask(exclude=exclude)
