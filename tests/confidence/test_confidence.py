@@ -13,7 +13,7 @@ from tests.confidence.support import progress
 
 
 def resolved(confidence: Confidence, is_given=True, theory=widths.anytime, paper=widths.bbkb):
-    return confidence.rule(is_given=is_given, heuristic=1.7, theory=theory, paper=paper)
+    return confidence.rule(is_given=is_given, heuristic=Fixed(1.7), theory=theory, paper=paper)
 
 
 def growing(p):
