@@ -22,6 +22,9 @@ from botorch_bkb.models.densities import Array, Density
 
 #: Values at the ends of an open interval have no finite stored parameter.
 MARGIN = 1e-8
+#: The improvement of the log posterior per observation, in nats, below which a fit ends. SciPy's
+#: default takes two more evaluations of many observations for less than a thousandth of a nat.
+ENOUGH = 2e-7
 
 
 @dataclass

@@ -21,7 +21,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.errors import NotPSDError
 from torch import Tensor
 
-from botorch_bkb.models.coordinates import LogCoordinates
+from botorch_bkb.models.coordinates import ENOUGH, LogCoordinates
 from botorch_bkb.models.densities import Array
 from botorch_bkb.models.dtc import DTCGP
 from botorch_bkb.models.history import History
@@ -33,7 +33,7 @@ from botorch_bkb.models.replicates import ReplicatedDTCGP
 from botorch_bkb.units import RewardUnits
 
 #: The improvement of the log posterior, in nats, below which a fit from earlier results ends.
-ENOUGH = 1e-3
+ENOUGH_AFTER = 1e-3
 #: The length of the first step of a fit that begins at earlier results, in logarithms.
 FIRST_STEP = 1 / 3
 #: The least noise variance at the start; BoTorch's lower bound is 1e-4.
@@ -58,7 +58,7 @@ def fit_hyperparameters(
     r"""Maximise the sparse marginal likelihood of all pulls, at the cost of distinct inputs.
 
     A fit begins at the results of the last one, unless the initial values are better. It then ends
-    when a step improves the log posterior by less than a thousandth.
+    when a step improves the log posterior by less than a thousandth of a nat.
 
     Args:
         X: ``n x d`` distinct inputs, as the model sees them.
@@ -259,10 +259,9 @@ class DirectFit(Fit[Array]):
 
     def minimise(self, position: Array, is_warm: bool) -> Array:
         r"""Return a local minimum."""
-        options = {}
-        if is_warm:
-            options = {"first_step": FIRST_STEP, "ftol": ENOUGH / len(self.posterior.targets)}
-        found, loss = self._coordinates.minimise(position, **options)
+        ftol = ENOUGH_AFTER / len(self.posterior.targets) if is_warm else ENOUGH
+        first_step = FIRST_STEP if is_warm else 1.0
+        found, loss = self._coordinates.minimise(position, first_step, ftol=ftol)
         if not math.isfinite(loss):
             raise NotPSDError(f"The log posterior is {-loss} there.")
         return found
@@ -328,7 +327,7 @@ class FitOfModel(Fit[dict[str, Any]]):
     def minimise(self, position: dict[str, Any], is_warm: bool) -> dict[str, Any]:
         r"""Return the state after a fit."""
         self.store(position)
-        ftol = ENOUGH / self._mll.model.num_data
+        ftol = ENOUGH_AFTER / self._mll.model.num_data
         options = {"first_step": FIRST_STEP, "options": {"ftol": ftol}} if is_warm else None
         fit(self._mll, optimizer_kwargs=options)
         return self.position()

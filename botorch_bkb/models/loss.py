@@ -11,12 +11,13 @@ from botorch.optim.core import OptimizationResult, scipy_minimize
 from botorch.optim.utils import get_parameters
 from torch import Tensor
 
-from botorch_bkb.models.coordinates import LogCoordinates
+from botorch_bkb.models.coordinates import ENOUGH, LogCoordinates
 from botorch_bkb.models.fit_errors import fit_with_reasons
 from botorch_bkb.models.log_posterior import LogPosterior
 from botorch_bkb.models.reading import read_model
 
-#: Arguments of an optimizer that a fit in logarithmic coordinates takes.
+#: The optimizer of a fit in logarithmic coordinates, and the arguments that it takes.
+METHOD = "L-BFGS-B"
 OPTIONS = frozenset({"options", "timeout_sec", "callback", "method", "first_step"})
 
 
@@ -106,15 +107,21 @@ def minimise_in_logarithms(
     closure: None = None,
     callback: Callable[[dict[str, Tensor], OptimizationResult], None] | None = None,
     first_step: float = 1.0,
+    method: str = METHOD,
+    options: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> OptimizationResult:
     r"""Maximise the log posterior over logarithms of the hyperparameters, by L-BFGS-B.
+
+    It ends when a step improves the log posterior by less than :data:`ENOUGH` per observation.
 
     Args:
         mll: The marginal log-likelihood of a model that :func:`read_model` covers.
         closure: Not used.
         callback: A function of the model's parameters and the result so far.
         first_step: The length of the first step. L-BFGS-B knows no curvature then.
+        method: A method of SciPy's ``minimize``.
+        options: Its options; ``ftol`` of L-BFGS-B is :data:`ENOUGH` by default.
         kwargs: Further arguments of BoTorch's ``scipy_minimize``.
     """
     posterior = read_model(mll)
@@ -123,6 +130,8 @@ def minimise_in_logarithms(
     position = torch.as_tensor(coordinates.position() / first_step)
     bounds: Any = torch.as_tensor(coordinates.bounds / first_step).unbind(-1)
     scaled = coordinates.in_units_of(first_step)
+
+    enough = {"ftol": ENOUGH} if method == METHOD else {}
 
     def loss() -> tuple[Tensor, list[Tensor]]:
         total, slope = scaled(position.numpy())
@@ -138,6 +147,8 @@ def minimise_in_logarithms(
         {"position": position},
         {"position": bounds},
         callback=None if callback is None else report,
+        method=method,
+        options={**enough, **(options or {})},
         **kwargs,
     )
     coordinates.store(first_step * position.numpy())
