@@ -431,8 +431,9 @@ class Optimizer(OptimizerBase):
             raise InputDataError("There is no best point before the first result: tell one first.")
         state, table, width = self._state, self._table(), self.width_now
         stage = state.in_flight.stage
-        if by == "mean" and stage is not None and stage.index and isinstance(self.domain, Arms):
-            return best_survivor(self.domain, state, table, stage)
+        if by != "past" and stage is not None and stage.index:
+            assert isinstance(self.domain, Arms)
+            return best_survivor(by, self.domain, state, table, stage)
         every = torch.arange(len(table.X), device=table.X.device)
         rows = every[self.domain.candidates(state.history.rows)]
         row = int(recommended(by, rows, table, width, state))
