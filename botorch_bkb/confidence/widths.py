@@ -294,7 +294,7 @@ def compressed(p: Progress) -> float:
     if p.slope is None or p.log_tail is None:
         raise InputDataError(
             "Theorem 3.2 ii needs bounds on the derivatives of the function, got none: pass "
-            'width="theory" to CompressedUCB, or widths.compressed itself, so that they are '
+            'width="paper" to CompressedUCB, or widths.compressed itself, so that they are '
             "derived from the kernel."
         )
     width = theorems.box(p.dim, t, p.delta, slope=p.slope, log_tail=p.log_tail)

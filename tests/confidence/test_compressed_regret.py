@@ -105,7 +105,7 @@ def test_the_regret_of_runs_is_below_the_bound(algorithm, epsilon):
         K = rbf(arms, arms)
         root = torch.linalg.cholesky(K + 1e-9 * torch.eye(n, dtype=torch.float64))
         f = root @ torch.randn(n, generator=generator, dtype=torch.float64)  # from the prior
-        confident = {"width": "theory", "delta": 0.1} if algorithm is CompressedUCB else {}
+        confident = {"width": "paper", "delta": 0.1} if algorithm is CompressedUCB else {}
         optimizer = algorithm(
             arms, covar_module=kernel(), noise_var=noise, epsilon=epsilon, seed=seed, **confident
         )
