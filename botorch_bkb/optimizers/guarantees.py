@@ -8,6 +8,7 @@ from typing import NamedTuple
 from botorch.exceptions.errors import InputDataError
 
 from botorch_bkb.batches import BatchRule, Elimination, HoldingRule, OneAtATime
+from botorch_bkb.batches.rule import ThresholdRule
 from botorch_bkb.confidence import Confidence, NonAdaptive, Width, widths
 from botorch_bkb.dictionaries import (
     AllPoints,
@@ -28,6 +29,8 @@ THEOREMS: dict[Width, str] = {
     widths.exact: "Abbasi-Yadkori's self-normalised bound",
     widths.compressed: "Theorem 3.2 of the compressed GP paper",
 }
+#: A score by which a pick teaches something, however little.
+LEAST_SCORE = 1e-300
 
 
 class Setting(NamedTuple):
@@ -105,10 +108,18 @@ def check_covered(width: Width, domain: Domain, confidence: Confidence) -> None:
 
 def unmet_assumptions(width: Width, setting: Setting) -> Iterator[str]:
     r"""Yield in words what the theorem of a width assumes and the parts do not provide."""
-    if setting.model.fits:
+    domain, model, dictionary, confidence, batch = setting
+    if model.fits:
         yield "that kernel and noise_var are given and not fitted"
-    yield from _unmet_by_function(width, setting.confidence)
-    yield from _unmet_by_dictionary(width, setting.dictionary)
+    yield from _unmet_by_function(width, confidence)
+    yield from _unmet_by_dictionary(width, dictionary)
+    if isinstance(domain, Tree) and domain.radius != "kernel":
+        yield "that radius bounds how far the function varies within a cell"
+    if not isinstance(width, NonAdaptive) and batch.inflation <= 1 and goes_on(batch):
+        yield (
+            "that no variance falls within a batch, as the inflation of 1 of "
+            f"{type(batch).__name__} says (return the factor by which they may fall)"
+        )
 
 
 def _unmet_by_function(width: Width, confidence: Confidence) -> Iterator[str]:
@@ -136,3 +147,10 @@ def _unmet_by_dictionary(width: Width, dictionary: DictionaryRule) -> Iterator[s
         assert isinstance(dictionary, InformationThreshold)
         if dictionary.max_size is not None:
             yield "that every kept point is in the dictionary, without a largest size"
+
+
+def goes_on(batch: BatchRule) -> bool:
+    r"""Return whether a batch may go on after a pick that teaches something."""
+    if type(batch).total is not BatchRule.total and not isinstance(batch, ThresholdRule):
+        return True  # only the rule knows what it takes from the picks
+    return not batch.spent(LEAST_SCORE) > batch.limit

@@ -18,6 +18,7 @@ from botorch_bkb.acquisition import UCB, Acquisition, BudgetedUCB, Thompson
 from botorch_bkb.batches import (
     BatchRule,
     HoldingRule,
+    LocalRule,
     OneAtATime,
     ProductRule,
     SumRule,
@@ -147,6 +148,21 @@ def test_a_batch_rule_of_ones_own():
         assert [len(optimizer.ask()), len(played(optimizer, 0).pending)] == [2, 2]
 
 
+class WideInPairs(InPairs):
+    r"""Two picks of which each has a score of at most ten."""
+
+    @property
+    def inflation(self):
+        return 11.0
+
+
+class ByTheirNumber(BatchRule):
+    r"""Two picks, counted by what the rule sees of them."""
+
+    def total(self, picks):
+        return float(picks.counts.sum()) - 1.0
+
+
 class LowerBound(Acquisition):
     r"""Where the model is sure of the most."""
 
@@ -225,6 +241,12 @@ THEORY = RidgeLeverageSampling("theory", horizon=100, coupled=False)
          None),
         ("paper", {"dictionary": InformationThreshold(0.1, 9), "confidence": Confidence("paper")},
          "every kept point is in the dictionary"),
+        ("theory", {"batch": InPairs()}, "no variance falls within a batch"),
+        ("theory", {"batch": ByTheirNumber()}, "inflation of 1 of ByTheirNumber"),
+        ("theory", {"batch": HoldingRule(2.0)}, None),
+        ("theory", {"batch": SumRule(1.0)}, None),
+        ("theory", {"batch": LocalRule(1.0)}, None),
+        ("theory", {"batch": WideInPairs()}, None),
     ],
 )  # fmt: skip
 def test_what_a_theorem_assumes_is_checked(name, changes, words):
@@ -280,6 +302,19 @@ def test_bounds_that_a_theorem_on_draws_ignores_are_refused(confidence, name):
         Optimizer(Arms(ARMS), confidence=confidence, **parts)
     given = replace(confidence, width="theory", norm_bound=2.0)
     Optimizer(Arms(ARMS), confidence=given, **parts)
+
+
+@pytest.mark.parametrize("name", ["theory", "paper"])
+def test_a_theorem_over_a_tree_assumes_the_radius(name):
+    confidence = Confidence(name, norm_bound=1.0)
+    parts = {"model": GIVEN, "dictionary": THEORY, "confidence": confidence}
+    for radius in ((0.2, 0.5), lambda tree, ids, metric: tree.radii(ids, metric)):
+        with pytest.warns(InputDataWarning, match="radius bounds how far the function varies"):
+            Optimizer(Tree(BOUNDS, radius=radius), **parts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Optimizer(Tree(BOUNDS), **parts)
+        Optimizer(Tree(BOUNDS, radius=(0.2, 0.5)), model=GIVEN, dictionary=THEORY)
 
 
 def test_a_tree_is_searched_by_upper_bounds():
