@@ -148,7 +148,8 @@ def play(case: Case) -> Run:
     if case.problem in BOXES:
         return play_box(case, more)
     torch.set_default_dtype(torch.float64)
-    bandit, given = arm_problem(case, not is_constant(more.get("width")))
+    width = more.get("width")
+    bandit, given = arm_problem(case, not (is_constant(width) or width is finite_set))
     optimizer = make(bandit, {**given, **more}, case)
     run = play_bandit(optimizer, bandit, case.steps, case.seed, time.process_time)
     uniform = float(bandit.f.max() - bandit.f.mean())
@@ -162,7 +163,8 @@ def arm_problem(case: Case, with_norm: bool) -> tuple[Bandit, dict[str, Any]]:
 
     Args:
         case: The case.
-        with_norm: Whether a norm bound is among them. Constant widths do not depend on it.
+        with_norm: Whether a norm bound is among them. Constant widths do not depend on it, nor
+            does that for draws from the prior.
     """
     if case.data:
         table = setting(case.problem, Path(case.data))

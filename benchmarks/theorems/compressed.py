@@ -51,7 +51,7 @@ def over_arms(noise_var: float, seed: int, steps: int) -> dict[str, float]:
     for name, kind in (("ucb", CompressedUCB), ("ei", CompressedEI)):
         problem = Arms(seed, noise_var, from_prior=True, num_arms=NUM_ARMS, dim=1)
         epsilon = epsilon_for_horizon(steps, 1)  # a = 1/2
-        theory = {"width": "theory", "delta": DELTA} if name == "ucb" else {}
+        theory = {"width": "paper", "delta": DELTA} if name == "ucb" else {}
         optimizer = kind(problem.arms, **problem.model, **theory, epsilon=epsilon, seed=seed)
         selected, kept, largest = play(optimizer, problem, steps)
         regret = problem.regret(torch.tensor(selected))
@@ -86,7 +86,7 @@ def over_a_box(seed: int, steps: int) -> dict[str, float]:
     epsilon = epsilon_for_horizon(steps, 1)
     optimizer = CompressedUCB(
         bounds=torch.tensor([[0.0], [2.0]], dtype=torch.float64), covar_module=rbf(LENGTHSCALE**2),
-        noise_var=noise_var, width="theory", delta=DELTA, epsilon=epsilon, num_initial=2, seed=seed,
+        noise_var=noise_var, width="paper", delta=DELTA, epsilon=epsilon, num_initial=2, seed=seed,
     )  # fmt: skip
     regret, covered = 0.0, 0.0
     while optimizer.num_steps < steps:

@@ -105,8 +105,7 @@ class BatchContext:
         r"""Return how many points of the initial design are to be asked.
 
         Results that were told, and points that are pending, take the place of points of the design.
-        the first result, a number of points that the user chose is the size of the
-        design.
+        Before the first result a number of points that the user chose is the size of the design.
         """
         size, told = domain.size_of_design(self.fits), self.state.observations.num_observations
         if size and not told and self.request.n is not None:

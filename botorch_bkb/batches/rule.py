@@ -26,7 +26,7 @@ class BatchRule:
 
     Example:
         A custom rule that completes a batch after four picks. A theorem's width also needs the
-        right ``inflation``.
+        right ``inflation``, and a warning says so where a rule leaves it at 1.
 
         >>> import torch
         >>> from botorch_bkb import BBKB
@@ -79,7 +79,11 @@ class BatchRule:
 
     @property
     def inflation(self) -> float:
-        r"""``C~``, the factor by which variances may have fallen at the last pick."""
+        r"""``C~``, the factor by which variances may have fallen at the last pick.
+
+        It is 1 where the next pick waits for feedback. Bounds with a guarantee are wider by its
+        root.
+        """
         return 1.0
 
     @property

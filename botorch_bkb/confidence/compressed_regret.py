@@ -37,7 +37,7 @@ def compressed_ucb_regret(
 
     .. code-block:: text
 
-        sqrt(C_1 T beta_T gamma) + T sqrt(C_1 beta_T epsilon)   [ + pi^2 / 6 over a box ]
+        sqrt(C_1 T beta_T gamma) + T sqrt(C_1 beta_T epsilon)   [ + kappa pi^2 / 6 over a box ]
 
     With ``epsilon = 0`` this is the bound of GP-UCB. The theorem inserts ``epsilon = 1/2 log(1 +
     T^-a)`` and then drops the factor 1/2.
@@ -51,8 +51,8 @@ def compressed_ucb_regret(
             :func:`~botorch_bkb.confidence.box`, which also hold ``delta``.
         noise_var: ``lambda``.
         kernel_bound: ``kappa^2``, a bound on ``k(x, x)``.
-        is_box: Whether the domain is a box (part ii). The term ``pi^2 / 6`` is in units of the
-            rewards.
+        is_box: Whether the domain is a box (part ii). The theorem's term ``pi^2 / 6`` is for a
+            prior of variance one, as :func:`~botorch_bkb.confidence.box` is.
 
     Example:
         >>> from botorch_bkb.confidence import finite_set
@@ -69,7 +69,8 @@ def compressed_ucb_regret(
     """
     constant = 4 * _variance_per_nat(noise_var, kernel_bound)
     spread = math.sqrt(horizon * information_gain) + horizon * math.sqrt(epsilon)
-    return math.sqrt(constant) * width * spread + is_box * math.pi**2 / 6
+    grid = math.sqrt(kernel_bound) * math.pi**2 / 6 if is_box else 0.0
+    return math.sqrt(constant) * width * spread + grid
 
 
 def compressed_ucb_rate(

@@ -28,14 +28,16 @@ class Confidence:
         width: ``"heuristic"`` (two posterior standard deviations; over a box that is searched, half
             of one for every second point: :class:`~botorch_bkb.confidence.Alternating`),
             ``"information"`` (the theorems' shape without their constants), ``"theory"`` (the
-            tightest bound that is proved for the dictionary and batch rule), ``"paper"`` (the bound
-            of the paper's own theorem), a number of posterior standard deviations, or a function of
-            :class:`~botorch_bkb.confidence.Progress`. None means information where kernel, noise
-            and ``norm_bound`` are given, and heuristic otherwise.
+            tightest bound that is proved for the dictionary and batch rule; for information
+            thresholds that discard and no ``norm_bound``, for draws from the prior), ``"paper"``
+            (the bound of the paper's own theorem), a number of posterior standard deviations, or a
+            function of :class:`~botorch_bkb.confidence.Progress`. None means information where
+            kernel, noise and ``norm_bound`` are given, and heuristic otherwise.
         delta: Failure probability of the bounds.
         norm_bound: Bound ``F`` on the norm of the function. ``"double"`` starts at 1 and doubles
             whenever an observation falls outside its interval by more than noise explains. None
-            means 1.
+            means 1. Theorem 3.2 of the compressed GP paper has none, since a draw from the prior
+            has no norm.
         noise_bound: ``xi``, a bound on the noise standard deviation in units of the rewards;
             ``sqrt(noise_var)`` by default.
         accuracy: ``eps`` of the papers' theorems, in (0, 1). It is used by ``width="paper"`` and
@@ -133,6 +135,9 @@ class Confidence:
     ) -> None:
         r"""Raise where an argument has no effect.
 
+        A constant width depends on no bound, and that of Theorem 3.2 of the compressed GP paper on
+        ``delta`` alone: a draw from the prior has no norm, and its noise is the model's.
+
         Args:
             rule: The width as a function of the progress.
             uses_norm: Whether another part uses ``norm_bound``.
@@ -144,24 +149,24 @@ class Confidence:
                 f"accuracy has no effect, got {self.accuracy}: it belongs to the papers' theorems, "
                 'width="paper" and oversampling="theory".'
             )
-        if not isinstance(rule, Fixed):
+        if not (isinstance(rule, Fixed) or rule is widths.compressed):
             return
+        what, remedy = _indifferent(rule)
         if self.doubles_norm:
             raise InputDataError(
-                'norm_bound="double" needs a width that depends on the norm, got a constant one: '
-                'use width="information" or width="theory".'
+                f'norm_bound="double" needs a width that depends on the norm, got {what}: use '
+                'width="information" or width="theory".'
             )
-        given = {
-            "delta": self.delta != DELTA and not uses_delta,
+        idle = {
+            "delta": isinstance(rule, Fixed) and self.delta != DELTA and not uses_delta,
             "norm_bound": self.norm_bound is not None and not uses_norm,
             "noise_bound": self.noise_bound is not None,
         }
-        for name, is_idle in given.items():
+        for name, is_idle in idle.items():
             if is_idle:
                 raise InputDataError(
-                    f"{name} has no effect on a constant width of {rule.width:g} standard "
-                    f'deviations, got {name}={getattr(self, name)!r}: pass width="information" or '
-                    f'width="theory", or leave {name} out.'
+                    f"{name} has no effect on {what}, got {name}={getattr(self, name)!r}: "
+                    f"{remedy}, or leave {name} out."
                 )
 
     def noise_in_model(self, noise_var: float, units: RewardUnits) -> float:
@@ -174,6 +179,17 @@ class Confidence:
         if self.noise_bound is None:
             return math.sqrt(noise_var)
         return units.deviation_to_model(self.noise_bound)
+
+
+def _indifferent(rule: Width) -> tuple[str, str]:
+    r"""Return what a width that ignores bounds is called, and what to pass in its place."""
+    if isinstance(rule, Fixed):
+        what = f"a constant width of {rule.width:g} standard deviations"
+        return what, 'pass width="information" or width="theory"'
+    what = (
+        "the width of Theorem 3.2 of the compressed GP paper, which is about draws from the prior"
+    )
+    return what, 'pass width="theory" and a norm_bound for a function of bounded norm'
 
 
 def checked_width(rule: Width, progress: Progress) -> float:

@@ -89,10 +89,10 @@ def slope_and_tail(kernel: Kernel, sides: Tensor) -> Slopes:
     smooth = SMOOTHNESS.get(_name(base))
     if smooth is None or base.active_dims is not None:
         raise InputDataError(
-            'width="theory" with an information threshold over a box is Theorem 3.2 ii of the '
-            "compressed GP paper. It needs a bound on the derivatives of the function, which is "
-            "known for RBF kernels and Matern kernels with nu 3/2 and 5/2, of all inputs, got "
-            f"{_name(base)}: use one of these, or another width."
+            "Theorem 3.2 ii of the compressed GP paper, for information thresholds over a box, "
+            "needs a bound on the derivatives of the function. It is known for RBF kernels and "
+            "Matern kernels with nu 3/2 and 5/2, of all inputs, got "
+            f'{_name(base)}: use one of these, width="theory" with a norm_bound, or another width.'
         )
     ratios = (sides / base.lengthscale.reshape(-1).to(sides)).tolist()
     mean = _mean_of_supremum(smooth, ratios)

@@ -203,7 +203,9 @@ def anytime_exact(p: Progress) -> float:
     r"""Return the width of the exact posterior at all times.
 
     The width is ``sqrt(C~) beta~ / sqrt(lambda)``, with ``beta~`` from
-    :func:`botorch_bkb.confidence.anytime_exact`.
+    :func:`botorch_bkb.confidence.anytime_exact`. Where an information threshold discards results,
+    the posterior is that of the kept ones. It holds for them, since a result is kept by its variance
+    and not by its reward.
 
     Args:
         p: The progress of a run.
@@ -294,7 +296,7 @@ def compressed(p: Progress) -> float:
     if p.slope is None or p.log_tail is None:
         raise InputDataError(
             "Theorem 3.2 ii needs bounds on the derivatives of the function, got none: pass "
-            'width="theory" to CompressedUCB, or widths.compressed itself, so that they are '
+            'width="paper" to CompressedUCB, or widths.compressed itself, so that they are '
             "derived from the kernel."
         )
     width = theorems.box(p.dim, t, p.delta, slope=p.slope, log_tail=p.log_tail)

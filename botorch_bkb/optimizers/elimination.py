@@ -12,6 +12,7 @@ from botorch_bkb.batches import Elimination
 from botorch_bkb.domains import Arms
 from botorch_bkb.models.history import History
 from botorch_bkb.optimizers.parts import Parts
+from botorch_bkb.optimizers.recommending import highest_of
 from botorch_bkb.optimizers.results import Best, FinishedError
 from botorch_bkb.state.stage import Stage
 from botorch_bkb.state.state import State
@@ -92,20 +93,23 @@ def stage_bounds(parts: Parts, state: State, stage: Stage, width: float) -> tupl
     return hyper.units.to_rewards(mean - half), hyper.units.to_rewards(mean + half)
 
 
-def best_survivor(domain: Arms, state: State, table: ArmTable, stage: Stage) -> Best:
-    r"""Return the survivor of highest posterior mean given *all* results, with its bounds.
+def best_survivor(by: str, domain: Arms, state: State, table: ArmTable, stage: Stage) -> Best:
+    r"""Return the survivor of highest mean, or of highest lower bound, with its bounds.
 
-    The mean is moved into the interval of the bounds, where it is outside of it. Where bounds of
-    two batches contradict each other, the interval reaches from one to the other.
+    Means are those given *all* results, and bounds the best of all batches. The mean is moved into
+    the interval of the bounds, where it is outside of it. Where bounds of two batches contradict
+    each other, the interval reaches from one to the other.
 
     Args:
+        by: ``"mean"``, or ``"lower"``, the arm whose regret :func:`gap_of_survivors` bounds.
         domain: The arms.
         state: The state.
         table: Its table.
         stage: A stage after at least one complete batch.
     """
     mean = table.mean()[: len(domain.arms)]
-    row = int(torch.where(stage.alive, mean, -torch.inf).argmax())
+    rows = torch.nonzero(stage.alive).squeeze(-1)
+    row = int(rows[highest_of(by, mean[rows], stage.lower[rows])])
     lower, upper = sorted((float(stage.lower[row]), float(stage.upper[row])))
     middle = float(state.hyper.units.to_rewards(mean[row]))
     return Best(row, domain.arms[row], max(lower, min(middle, upper)), lower, upper)

@@ -73,9 +73,9 @@ class Optimizer(OptimizerBase):
     :class:`BBKB`                sampled     local        times ``sqrt(C)`` (BBKB, Theorem 2)
     :class:`EpsilonGreedy`       sampled     sum          (picks use no width)
     :class:`BatchedElimination`  everything  elimination  points independent of the noise
-    :class:`CompressedUCB`       threshold   one          compressed GP bandits, Theorem 3.2
-    :class:`CompressedEI`        threshold   one          (picks use no width)
-    :class:`CompressedMPI`       threshold   one          (picks use no width)
+    :class:`CompressedUCB`       threshold   one          as GP-UCB (compressed GP, Theorem 3.2)
+    :class:`CompressedEI`        threshold   one          the same (picks use no width)
+    :class:`CompressedMPI`       threshold   one          the same (picks use no width)
     :class:`AdaBKB`              sampled     one          as BKB, over the cells of a tree
     :class:`AdaBBKB`             sampled     sum          as BBKB, likewise
     :class:`AdaGPUCB`            everything  one          as GP-UCB, likewise
@@ -92,10 +92,13 @@ class Optimizer(OptimizerBase):
 
     What is proved: with ``width="theory"``, given kernel and noise and ``norm_bound`` a bound on
     the norm of the function, all bounds hold at all points and steps with probability ``1 -
-    delta``. This is true for every dictionary
-    (:mod:`botorch_bkb.confidence.self_normalised`). The papers also prove that the regret is
-    sublinear, for sampled dictionaries with ``oversampling="theory"``, ``coupled=False`` and
-    ``batch_rule="sum"``. Everything else, the defaults included, is heuristic.
+    delta``. This is true for every dictionary of points
+    (:mod:`botorch_bkb.confidence.self_normalised`). Theorem 3.2 of the compressed GP paper is about
+    draws from the prior instead, over arms and boxes. It is the width of ``"paper"`` for thresholds
+    that discard, and of ``"theory"``, with a warning, where no ``norm_bound`` is given. The papers
+    also prove that the regret is sublinear, for sampled dictionaries with
+    ``oversampling="theory"``, ``coupled=False`` and ``batch_rule="sum"``. Everything else, the
+    defaults included, is heuristic.
 
     Args:
         domain: An :class:`~botorch_bkb.domains.Arms`, :class:`~botorch_bkb.domains.Box` or
@@ -431,8 +434,9 @@ class Optimizer(OptimizerBase):
             raise InputDataError("There is no best point before the first result: tell one first.")
         state, table, width = self._state, self._table(), self.width_now
         stage = state.in_flight.stage
-        if by == "mean" and stage is not None and stage.index and isinstance(self.domain, Arms):
-            return best_survivor(self.domain, state, table, stage)
+        if by != "past" and stage is not None and stage.index:
+            assert isinstance(self.domain, Arms)
+            return best_survivor(by, self.domain, state, table, stage)
         every = torch.arange(len(table.X), device=table.X.device)
         rows = every[self.domain.candidates(state.history.rows)]
         row = int(recommended(by, rows, table, width, state))

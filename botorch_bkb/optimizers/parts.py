@@ -3,7 +3,6 @@ r"""``Parts``: the six parts of an optimizer, and what follows from them togethe
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,23 +13,13 @@ from torch import Tensor
 
 from botorch_bkb.acquisition import EI, PI, UCB, Acquisition, PureExploration
 from botorch_bkb.arms import ArmTable
-from botorch_bkb.batches import BatchRule, Elimination, HoldingRule, OneAtATime
+from botorch_bkb.batches import BatchRule, Elimination
 from botorch_bkb.belief import check_kernel_on
-from botorch_bkb.confidence import (
-    Confidence,
-    Fixed,
-    NonAdaptive,
-    Progress,
-    Width,
-    theorems,
-    widths,
-)
+from botorch_bkb.confidence import Confidence, Fixed, Progress, Width, theorems, widths
 from botorch_bkb.confidence.confidence import checked_width
 from botorch_bkb.confidence.slopes import Slopes, slope_and_tail
 from botorch_bkb.dictionaries import (
-    AllPoints,
     DictionaryRule,
-    FourierFeatures,
     InformationThreshold,
     RidgeLeverageSampling,
     threshold_of,
@@ -38,6 +27,14 @@ from botorch_bkb.dictionaries import (
 from botorch_bkb.domains import Arms, Box, Domain, Tree
 from botorch_bkb.models import Surrogate
 from botorch_bkb.models.hyperparameters import Hyperparameters
+from botorch_bkb.optimizers.guarantees import (
+    Setting,
+    check_covered,
+    paper_for,
+    theorem_of,
+    theory_for,
+    unmet_assumptions,
+)
 from botorch_bkb.state.state import State
 from botorch_bkb.units import UnitCube
 from botorch_bkb.validation import level_of_user
@@ -113,11 +110,14 @@ class Parts:
 
     def _check_assumptions(self) -> None:
         r"""Check what the theorem of the width assumes; warn of what only the user can know."""
+        if self.confidence.has_guarantee:
+            check_covered(self.width, self.domain, self.confidence)
         if self.width is widths.compressed and not isinstance(self.domain, Arms):
             self._slopes(self.model.initial(self.domain.index.X).kernel)
         if not self.confidence.has_guarantee:
             return
-        unmet = list(unmet_assumptions(self))
+        setting = Setting(self.domain, self.model, self.dictionary, self.confidence, self.batch)
+        unmet = list(unmet_assumptions(self.width, setting))
         if unmet:
             warnings.warn(
                 f'width="{self.confidence.width}" is {theorem_of(self.width)}. It assumes '
@@ -195,7 +195,9 @@ class Parts:
         return self.confidence.rule(
             is_given=not self.model.fits,
             heuristic=self.domain.default_width,
-            theory=theory_for(self.dictionary, self.batch),
+            theory=theory_for(
+                self.dictionary, self.batch, has_norm=self.confidence.norm_bound is not None
+            ),
             paper=paper_for(self.dictionary, self.batch),
         )
 
@@ -284,71 +286,3 @@ class Parts:
             slope=slope,
             log_tail=log_tail,
         )
-
-
-#: What the widths with a guarantee are called.
-THEOREMS: dict[Width, str] = {
-    widths.anytime: "the anytime bound for any dictionary (botorch_bkb.confidence.anytime)",
-    widths.anytime_exact: "Flynn and Reeb's bound (botorch_bkb.confidence.anytime_exact)",
-    widths.bkb: "Theorem 2 of BKB",
-    widths.bbkb: "Theorem 2 of BBKB",
-    widths.exact: "Abbasi-Yadkori's self-normalised bound",
-    widths.compressed: "Theorem 3.2 of the compressed GP paper",
-}
-
-
-def theorem_of(width: Width) -> str:
-    r"""Return what the theorem of a width with a guarantee is called."""
-    if isinstance(width, NonAdaptive):
-        return "the bound for points that do not depend on the noise"
-    return THEOREMS[width]
-
-
-def theory_for(dictionary: DictionaryRule, batch: BatchRule) -> Width | None:
-    r"""Return the tightest width that is proved for a dictionary; None for Fourier features.
-
-    The function need not lie in the span of features, and no bound here counts how far it does not.
-    The compressed paper's theorem is about draws from the prior. It is not comparable with the
-    others, which are about functions of bounded norm.
-    """
-    if isinstance(batch, Elimination):
-        return NonAdaptive(len(batch.sizes))
-    if isinstance(dictionary, FourierFeatures):
-        return None
-    if isinstance(dictionary, InformationThreshold) and dictionary.discard:
-        return widths.compressed
-    if dictionary == AllPoints():
-        return widths.anytime_exact
-    return widths.anytime
-
-
-def paper_for(dictionary: DictionaryRule, batch: BatchRule) -> Width | None:
-    r"""Return the width of the paper's own theorem; None where there is none."""
-    if isinstance(batch, Elimination):
-        return NonAdaptive(len(batch.sizes))
-    if isinstance(dictionary, InformationThreshold):
-        return widths.compressed if dictionary.discard else None
-    if isinstance(dictionary, AllPoints):
-        return widths.exact
-    if isinstance(dictionary, RidgeLeverageSampling):
-        return widths.bkb if isinstance(batch, (OneAtATime, HoldingRule)) else widths.bbkb
-    return None
-
-
-def unmet_assumptions(parts: Parts) -> Iterator[str]:
-    r"""Yield in words what the theorem of the width assumes and the parts do not provide."""
-    if parts.model.fits:
-        yield "that kernel and noise_var are given and not fitted"
-    if parts.width is not widths.compressed:
-        norm = parts.confidence.norm_bound
-        if norm is None:
-            yield "a norm_bound, a bound on the norm of the function, where 1 is taken"
-        elif norm == "double":
-            yield "a norm_bound that is known and not learnt"
-    if parts.width in (widths.bkb, widths.bbkb):
-        rule = parts.dictionary
-        assert isinstance(rule, RidgeLeverageSampling)
-        if not rule.is_at_theory or rule.coupled or rule.max_size is not None:
-            yield 'oversampling="theory" and coupled=False, without a largest size'
-    elif parts.width is widths.exact and parts.dictionary != AllPoints():
-        yield "that every observed point is in the dictionary"

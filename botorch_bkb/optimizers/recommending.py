@@ -27,8 +27,6 @@ def recommended(by: str, rows: Tensor, table: ArmTable, width: float, state: Sta
         A uniformly drawn past pull: Calandriello et al., COLT 2019 (BKB), after Theorem 2. With
         regret ``R_T`` its expected regret is ``R_T / T``.
     """
-    if by not in RULES:
-        raise InputDataError(f"by must be one of {', '.join(RULES)}, got {by!r}.")
     if by == "past":
         generator = torch.Generator()
         generator.set_state(state.random)
@@ -36,4 +34,17 @@ def recommended(by: str, rows: Tensor, table: ArmTable, width: float, state: Sta
         drawn = past.counts.cpu().multinomial(1, generator=generator)
         return past.rows[drawn.to(past.rows.device)]
     mean, var = (t[rows] for t in table.moments())
-    return rows[(mean - width * var.sqrt() if by == "lower" else mean).argmax()]
+    return rows[highest_of(by, mean, mean - width * var.sqrt())]
+
+
+def highest_of(by: str, mean: Tensor, lower: Tensor) -> Tensor:
+    r"""Return the position of the highest mean, or of the highest lower bound.
+
+    Args:
+        by: ``"mean"`` or ``"lower"``.
+        mean: Posterior means.
+        lower: Lower bounds.
+    """
+    if by not in RULES:
+        raise InputDataError(f"by must be one of {', '.join(RULES)}, got {by!r}.")
+    return (lower if by == "lower" else mean).argmax()

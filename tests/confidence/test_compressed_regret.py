@@ -43,11 +43,17 @@ def test_corollary_3_3():
     assert got == pytest.approx(1.826543 * 5 * want, rel=1e-6)
 
 
-@given(factor=st.floats(1e-3, 1e3), epsilon=st.floats(0, 1), gain=st.floats(0, 100))
-def test_bounds_scale_with_the_rewards(factor, epsilon, gain):
+@given(
+    factor=st.floats(1e-3, 1e3),
+    epsilon=st.floats(0, 1),
+    gain=st.floats(0, 100),
+    is_box=st.booleans(),
+)
+def test_bounds_scale_with_the_rewards(factor, epsilon, gain, is_box):
     for bound in (
         lambda f: confidence.compressed_ucb_regret(
-            gain, 50, epsilon=epsilon, width=5.0, noise_var=0.1 * f**2, kernel_bound=f**2
+            gain, 50, epsilon=epsilon, width=5.0, noise_var=0.1 * f**2, kernel_bound=f**2,
+            is_box=is_box,
         ),
         lambda f: confidence.compressed_ei_regret(
             gain, 50, epsilon=epsilon, width=5.0, noise_var=0.1 * f**2, kernel_bound=f**2,
@@ -99,7 +105,7 @@ def test_the_regret_of_runs_is_below_the_bound(algorithm, epsilon):
         K = rbf(arms, arms)
         root = torch.linalg.cholesky(K + 1e-9 * torch.eye(n, dtype=torch.float64))
         f = root @ torch.randn(n, generator=generator, dtype=torch.float64)  # from the prior
-        confident = {"width": "theory", "delta": 0.1} if algorithm is CompressedUCB else {}
+        confident = {"width": "paper", "delta": 0.1} if algorithm is CompressedUCB else {}
         optimizer = algorithm(
             arms, covar_module=kernel(), noise_var=noise, epsilon=epsilon, seed=seed, **confident
         )

@@ -94,9 +94,19 @@ def test_the_accuracy_belongs_to_the_papers_theorems():
     Confidence(2.0, accuracy=0.3).check_effects(Fixed(2.0), **{**NOBODY, "uses_accuracy": True})
 
 
-@pytest.mark.parametrize("rule", [widths.information, widths.compressed, growing])
+@pytest.mark.parametrize("rule", [widths.information, widths.anytime_exact, growing])
 def test_widths_that_change_may_use_every_argument(rule):
     Confidence(rule, **IDLE).check_effects(rule, **NOBODY)
+
+
+@pytest.mark.parametrize("name", ["norm_bound", "noise_bound"])
+def test_bounds_beside_the_width_for_draws_from_the_prior_are_refused(name):
+    confidence = Confidence("paper", **{name: IDLE[name]})
+    with pytest.raises(InputDataError, match=f"{name} has no effect on the width of Theorem 3.2"):
+        confidence.check_effects(widths.compressed, **NOBODY)
+    Confidence("paper", delta=IDLE["delta"]).check_effects(widths.compressed, **NOBODY)
+    with pytest.raises(InputDataError, match="a width that depends on the norm"):
+        Confidence("paper", norm_bound="double").check_effects(widths.compressed, **NOBODY)
 
 
 def test_no_norm_is_doubled_where_the_width_is_constant():

@@ -124,8 +124,8 @@ def test_stopping_on_a_box():
     assert math.isfinite(caught.value.convergence.gap)
 
 
-def test_theory_width_over_a_box_grows_with_time():
-    optimizer = CompressedUCB(bounds=BOUNDS, width="theory", seed=0)
+def test_the_papers_width_over_a_box_grows_with_time():
+    optimizer = CompressedUCB(bounds=BOUNDS, width="paper", seed=0)
     early = optimizer.width_now
     first = optimizer.ask()
     optimizer.tell(first, f(first.X))

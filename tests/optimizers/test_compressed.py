@@ -42,7 +42,9 @@ def test_every_step_equals_the_plain_transcription(acquisition, discard, mode):
     problem = Problem()
     # Theorem 3.2 is about beliefs that discard; its width is defined for others, too.
     theorem = widths.compressed
-    options = problem.options(width=theorem, epsilon=0.1, discard=discard, on_uninformative=mode)
+    options = problem.options(
+        width=theorem, norm_bound=None, epsilon=0.1, discard=discard, on_uninformative=mode
+    )
     optimizer = CLASSES[acquisition](problem.arms, **options)
     run = naive.CompressedRun(problem.K, NOISE, 0.1, 0.1, discard)
     for row in (3, 17, 41):  # the initial points
@@ -113,7 +115,9 @@ def test_long_tells_are_judged_in_blocks(monkeypatch):
 
 def test_the_model_order_levels_off():
     problem = Problem()
-    optimizer = CompressedUCB(problem.arms, **problem.options(epsilon=0.05, width="theory"))
+    optimizer = CompressedUCB(
+        problem.arms, **problem.options(epsilon=0.05, width="paper", norm_bound=None)
+    )
     orders = []
     while optimizer.num_steps < 600:
         s = optimizer.ask()
@@ -126,7 +130,9 @@ def test_the_model_order_levels_off():
 
 def test_skipped_points_move_time_on_and_wait_for_nothing():
     problem = Problem()
-    optimizer = CompressedUCB(problem.arms, **problem.options(epsilon=2.0, width="theory"))
+    optimizer = CompressedUCB(
+        problem.arms, **problem.options(epsilon=2.0, width="paper", norm_bound=None)
+    )
     optimizer.tell(torch.arange(60), problem.f)
     before = optimizer.width_now
     suggestion = optimizer.ask()

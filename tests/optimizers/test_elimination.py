@@ -202,6 +202,26 @@ def test_unsolicited_results_inform_the_recommendation_but_no_bounds():
     assert informed.num_observations == 51
 
 
+def test_the_gap_bounds_the_regret_of_the_best_lower_bound():
+    differ = 0
+    for seed in range(8):
+        problem = Problem(norm=2.0, noise=0.05, seed=seed)
+        optimizer = make(problem, (15, 15, 15))
+        for _ in range(3):
+            suggestion = optimizer.ask()
+            optimizer.tell(suggestion, problem.rewards(suggestion.indices))
+            best = optimizer.best(by="lower")
+            assert best.index in optimizer.survivors.tolist() and best.lower <= best.mean
+            # The highest upper bound of a survivor is above the best lower one by the gap.
+            mean = optimizer.best()
+            assert best.lower >= mean.lower
+            assert mean.upper - best.lower <= optimizer.gap() * (1 + 1e-9)
+            assert best.mean <= best.upper <= best.lower + optimizer.gap() * (1 + 1e-9)
+            assert float(problem.f.max() - problem.f[best.index]) <= optimizer.gap()
+            differ += best.index != mean.index
+    assert differ > 0
+
+
 def test_points_that_are_given_up_count_as_asked():
     problem = Problem()
     optimizer = make(problem, (20, 20))

@@ -29,7 +29,7 @@ from botorch_bkb.domains import Arms, Box, Tree
 from botorch_bkb.features import FeatureKernel
 from botorch_bkb.models import Surrogate
 from botorch_bkb.optimizers import Optimizer
-from botorch_bkb.optimizers.parts import paper_for, theory_for
+from botorch_bkb.optimizers.guarantees import paper_for, theory_for
 from tests import naive
 from tests.optimizers.inside import batch_of, hyper_of, inputs_of
 from tests.optimizers.support import NOISE, Problem, kernel, play
@@ -449,7 +449,8 @@ def test_results_with_noise_of_their_own():
 
 def test_no_theorem_covers_features():
     for rule in (QFF, RFF):
-        assert theory_for(rule, OneAtATime()) is None and paper_for(rule, OneAtATime()) is None
+        assert theory_for(rule, OneAtATime(), has_norm=True) is None
+        assert paper_for(rule, OneAtATime()) is None
         with pytest.raises(InputDataError, match="no theorem covers this dictionary"):
             BKB(Problem().arms, dictionary=rule, width="theory", norm_bound=1.0)
 

@@ -3,6 +3,7 @@ r"""Bounds with a guarantee: they hold, in any units, and at the last pick of a 
 from __future__ import annotations
 
 import inspect
+import warnings
 
 import pytest
 import torch
@@ -45,6 +46,25 @@ class Problem:
         return self.f[rows] + self.noise * eps
 
 
+class OverBox:
+    r"""A function of known norm on a box."""
+
+    def __init__(self, seed: int, norm: float) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+        self.centres = 2 * torch.rand(8, 2, generator=self.generator, dtype=torch.float64)
+        weights = torch.randn(8, generator=self.generator, dtype=torch.float64)
+        K = rbf(self.centres, self.centres)
+        self.weights, self.norm = norm * weights / (weights @ K @ weights).sqrt(), norm
+        self.model = {"covar_module": kernel(1.0), "noise_var": 0.01}
+
+    def __call__(self, X):
+        return rbf(X, self.centres) @ self.weights
+
+    def rewards(self, X):
+        eps = torch.randn(len(X), generator=self.generator, dtype=torch.float64)
+        return self(X) + 0.1 * eps
+
+
 class Watched:
     r"""The width of a rule; the progress with which it was computed last is kept."""
 
@@ -67,6 +87,10 @@ DICTIONARIES = {
     "practice": (RidgeLeverageSampling(1.0), (widths.anytime,)),
     "capped": (AllPoints(4), (widths.anytime,)),
     "everything": (AllPoints(), (widths.anytime_exact, widths.anytime, widths.exact)),
+    "informative": (
+        InformationThreshold(0.01, on_uninformative="evaluate"),
+        (widths.anytime_exact, widths.anytime),
+    ),
 }
 
 
@@ -74,7 +98,7 @@ DICTIONARIES = {
 @pytest.mark.parametrize("variance", [1e-4, 1e-2, 1.0, 1e2])
 @pytest.mark.filterwarnings("ignore:.*dictionary points were drawn")
 def test_all_arms_stay_in_their_intervals_whatever_the_units(variance, dictionary):
-    # 200 problems for each prior variance, 50 with each dictionary: noise in proportion to the
+    # 250 problems for each prior variance, 50 with each dictionary: noise in proportion to the
     # prior, and not; the function zero, and of norm one.
     rule, proved = DICTIONARIES[dictionary]
     delta, runs = 0.1, 50
@@ -109,6 +133,61 @@ def test_all_arms_stay_in_their_intervals_whatever_the_units(variance, dictionar
     assert max(failures.values()) <= delta * runs and gap_failures <= delta * runs
 
 
+def with_known_norm(problem, domain, rule=None, seed=0):
+    r"""An optimizer with a guarantee that discards results of little information."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing is assumed that is not given
+        return Optimizer(
+            domain,
+            model=Surrogate(**problem.model),
+            dictionary=InformationThreshold(0.7, on_uninformative="evaluate"),
+            confidence=Confidence("theory", delta=0.1, norm_bound=problem.norm),
+            batch=rule,
+            seed=seed,
+        )
+
+
+@pytest.mark.parametrize("norm", [1.0, 20.0])
+@pytest.mark.parametrize("rule", [OneAtATime(), SumRule(3.0)], ids=str)
+def test_a_function_of_bounded_norm_is_covered_where_results_are_discarded(norm, rule):
+    # The theorem on draws from the prior misses a function of norm 20 in every one of these runs.
+    delta, runs = 0.1, 20
+    missed = gap_missed = discarded = 0
+    for seed in range(runs):
+        problem = Problem(seed, 1.0, 0.01, norm=norm, n=30)
+        optimizer = with_known_norm(problem, Arms(problem.arms), rule, seed)
+        left = gap_left = False
+        for _ in range(25):
+            suggestion = optimizer.ask(at_most=5)
+            optimizer.tell(suggestion, problem.rewards(suggestion.indices))
+            mean, var = optimizer.table.moments()
+            left |= bool(((problem.f - mean).abs() > optimizer.width_now * var.sqrt()).any())
+            best = optimizer.best(by="lower").index
+            gap_left |= float(problem.f.max() - problem.f[best]) > optimizer.gap()
+        missed += left
+        gap_missed += gap_left
+        discarded += optimizer.num_observations - optimizer.model_order
+    assert max(missed, gap_missed) <= delta * runs and discarded > 2 * runs
+
+
+def test_the_gap_over_a_tree_is_covered_where_results_are_discarded():
+    delta, runs = 0.1, 10
+    missed = 0
+    line = torch.linspace(0, 2, 61, dtype=torch.float64)
+    grid = torch.cartesian_prod(line, line)
+    for seed in range(runs):
+        problem = OverBox(seed, norm=20.0)
+        optimizer, left = with_known_norm(problem, Tree(BOUNDS, max_depth=6), seed=seed), False
+        highest = float(problem(grid).max())
+        for _ in range(15):
+            suggestion = optimizer.ask()
+            optimizer.tell(suggestion, problem.rewards(suggestion.X))
+            best = optimizer.best(by="lower").X.unsqueeze(0)
+            left |= highest - float(problem(best)) > optimizer.gap()
+        missed += left
+    assert missed <= delta * runs
+
+
 # ---------------------------------------------------------------------- units
 
 
@@ -124,14 +203,14 @@ def widths_of_a_run(name: str, width: str, scale: float) -> list[float]:
         del more["num_initial"]
     else:
         start["acquisition_options"] = QUICK
+    if not (name.startswith("Compressed") and width in ("paper", "box")):  # a draw has no norm
+        start |= {"noise_bound": 0.3 * scale, "norm_bound": 2.0}
     optimizer = kind(
         **start,
         **{k: v for k, v in more.items() if k in known},
         covar_module=kernel(scale**2),
         noise_var=0.05 * scale**2,
-        noise_bound=0.3 * scale,
-        norm_bound=2.0,
-        width="theory" if width == "box" else width,
+        width="paper" if width == "box" else width,
         seed=0,
     )
     seen = []
@@ -165,6 +244,10 @@ BELIEFS = {
     "sampled": (RidgeLeverageSampling(1.0), widths.anytime),
     "exact": (AllPoints(), widths.anytime_exact),
     "papers exact": (AllPoints(), widths.exact),
+    "informative": (
+        InformationThreshold(1e-3, on_uninformative="evaluate"),
+        widths.anytime_exact,
+    ),
     "compressed": (InformationThreshold(1e-3, on_uninformative="evaluate"), widths.compressed),
 }
 
@@ -184,11 +267,12 @@ def test_bounds_still_hold_at_the_last_pick_of_a_batch(belief, rule, over):
         "box": Box(BOUNDS, num_initial=3, acquisition_options=QUICK),
         "tree": Tree(BOUNDS, max_depth=4),
     }[over]
+    norm = None if width is widths.compressed else 1.0
     optimizer = Optimizer(
         domain,
         model=Surrogate(**problem.model),
         dictionary=dictionary,
-        confidence=Confidence(watched if over == "arms" else width, norm_bound=1.0),
+        confidence=Confidence(watched if over == "arms" else width, norm_bound=norm),
         batch=rule,
         seed=0,
     )

@@ -15,13 +15,20 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 from botorch_bkb import AllPoints, InformationThreshold, JournalError, RidgeLeverageSampling, resume
 from botorch_bkb import run as run_optimizer
 from botorch_bkb.acquisition import UCB, Acquisition, BudgetedUCB, Thompson
-from botorch_bkb.batches import BatchRule, HoldingRule, OneAtATime, ProductRule, SumRule
+from botorch_bkb.batches import (
+    BatchRule,
+    HoldingRule,
+    LocalRule,
+    OneAtATime,
+    ProductRule,
+    SumRule,
+)
 from botorch_bkb.confidence import Confidence, widths
 from botorch_bkb.dictionaries import DictionaryRule, Draw, first_occurrences
 from botorch_bkb.domains import Arms, Box, Tree
 from botorch_bkb.models import Surrogate
 from botorch_bkb.optimizers import ALGORITHMS, Optimizer, Parts
-from botorch_bkb.optimizers.parts import paper_for, theory_for
+from botorch_bkb.optimizers.guarantees import paper_for, theory_for
 
 ARMS = torch.rand(30, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 BOUNDS = torch.tensor([[-1.0, -1.0], [1.0, 1.0]], dtype=torch.float64)
@@ -141,6 +148,21 @@ def test_a_batch_rule_of_ones_own():
         assert [len(optimizer.ask()), len(played(optimizer, 0).pending)] == [2, 2]
 
 
+class WideInPairs(InPairs):
+    r"""Two picks of which each has a score of at most ten."""
+
+    @property
+    def inflation(self):
+        return 11.0
+
+
+class ByTheirNumber(BatchRule):
+    r"""Two picks, counted by what the rule sees of them."""
+
+    def total(self, picks):
+        return float(picks.counts.sum()) - 1.0
+
+
 class LowerBound(Acquisition):
     r"""Where the model is sure of the most."""
 
@@ -168,21 +190,26 @@ def test_an_acquisition_of_ones_own(domain):
         (RidgeLeverageSampling(), HoldingRule(2.0), widths.anytime, widths.bkb),
         (RidgeLeverageSampling(), SumRule(1.0), widths.anytime, widths.bbkb),
         (RidgeLeverageSampling(), ProductRule(2.0), widths.anytime, widths.bbkb),
-        (InformationThreshold(0.1), OneAtATime(), widths.compressed, widths.compressed),
+        (InformationThreshold(0.1), OneAtATime(), widths.anytime_exact, widths.compressed),
+        (InformationThreshold(0.1), SumRule(2.0), widths.anytime_exact, widths.compressed),
+        (InformationThreshold(0.1, 5), OneAtATime(), widths.anytime, widths.compressed),
         (InformationThreshold(0.1, discard=False), OneAtATime(), widths.anytime, None),
         (Newest(), OneAtATime(), widths.anytime, None),
     ],
 )
 @pytest.mark.filterwarnings("ignore:width=")
 def test_dictionary_and_batch_rule_decide_the_theorem(dictionary, batch, theory, paper):
-    assert theory_for(dictionary, batch) is theory and paper_for(dictionary, batch) is paper
+    assert theory_for(dictionary, batch, has_norm=True) is theory
+    assert paper_for(dictionary, batch) is paper
 
-    def width(name):
-        confidence = Confidence(name, norm_bound=1.0)
+    def width(name, norm=None):
+        confidence = Confidence(name, norm_bound=norm)
         rules = {"dictionary": dictionary, "batch": batch, "confidence": confidence}
         return Optimizer(Arms(ARMS), model=GIVEN, **rules).parts.width
 
-    assert width("theory") is theory
+    assert width("theory", 1.0) is width("theory", "double") is theory
+    without = widths.compressed if paper is widths.compressed else theory
+    assert width("theory") is without
     if paper is None:
         with pytest.raises(InputDataError, match="no theorem covers"):
             width("paper")
@@ -207,8 +234,19 @@ THEORY = RidgeLeverageSampling("theory", horizon=100, coupled=False)
         ("paper", {}, None),
         ("theory", {"dictionary": RidgeLeverageSampling()}, None),
         ("theory", {"dictionary": AllPoints(9)}, None),
+        ("theory", {"dictionary": InformationThreshold(0.1)}, None),
         ("theory", {"dictionary": InformationThreshold(0.1), "confidence": Confidence("theory")},
+         "a draw from the prior (pass norm_bound"),
+        ("paper", {"dictionary": InformationThreshold(0.1), "confidence": Confidence("paper")},
          None),
+        ("paper", {"dictionary": InformationThreshold(0.1, 9), "confidence": Confidence("paper")},
+         "every kept point is in the dictionary"),
+        ("theory", {"batch": InPairs()}, "no variance falls within a batch"),
+        ("theory", {"batch": ByTheirNumber()}, "inflation of 1 of ByTheirNumber"),
+        ("theory", {"batch": HoldingRule(2.0)}, None),
+        ("theory", {"batch": SumRule(1.0)}, None),
+        ("theory", {"batch": LocalRule(1.0)}, None),
+        ("theory", {"batch": WideInPairs()}, None),
     ],
 )  # fmt: skip
 def test_what_a_theorem_assumes_is_checked(name, changes, words):
@@ -229,11 +267,54 @@ def test_what_a_theorem_assumes_is_checked(name, changes, words):
 
 def test_the_theorem_over_a_box_needs_a_kernel_with_derivatives():
     rough = Surrogate(MaternKernel(nu=0.5), 0.1)
-    parts = {"dictionary": InformationThreshold(0.1), "confidence": Confidence("theory")}
-    with pytest.raises(InputDataError, match=r"Theorem 3\.2 ii"):
-        Optimizer(Box(BOUNDS), model=rough, **parts)
-    Optimizer(Arms(ARMS), model=rough, **parts)  # over arms no derivative is needed
-    Optimizer(Box(BOUNDS), model=Surrogate(MaternKernel(nu=1.5), 0.1), **parts)
+    for name in ("theory", "paper"):
+        parts = {"dictionary": InformationThreshold(0.1), "confidence": Confidence(name)}
+        with pytest.raises(InputDataError, match=r"^Theorem 3\.2 ii"):
+            Optimizer(Box(BOUNDS), model=rough, **parts)
+        Optimizer(Arms(ARMS), model=rough, **parts)  # over arms no derivative is needed
+        Optimizer(Box(BOUNDS), model=Surrogate(MaternKernel(nu=1.5), 0.1), **parts)
+    known = {**parts, "confidence": Confidence("theory", norm_bound=1.0)}
+    assert Optimizer(Box(BOUNDS), model=rough, **known).parts.width is widths.anytime_exact
+
+
+@pytest.mark.parametrize("confidence", [Confidence("theory"), Confidence("paper"),
+                                        Confidence("paper", norm_bound=1.0)], ids=str)  # fmt: skip
+def test_over_a_tree_the_function_must_have_a_norm(confidence):
+    parts = {"model": GIVEN, "dictionary": InformationThreshold(0.1)}
+    with pytest.raises(InputDataError, match='pass width="theory" and a norm_bound'):
+        Optimizer(Tree(BOUNDS), confidence=confidence, **parts)
+    known = Confidence("theory", norm_bound=1.0)
+    assert Optimizer(Tree(BOUNDS), confidence=known, **parts).parts.width is widths.anytime_exact
+
+
+@pytest.mark.parametrize(
+    ("confidence", "name"),
+    [
+        (Confidence("paper", norm_bound=2.0), "norm_bound"),
+        (Confidence("paper", noise_bound=0.3), "noise_bound"),
+        (Confidence("theory", noise_bound=0.3), "noise_bound"),
+    ],
+    ids=str,
+)
+def test_bounds_that_a_theorem_on_draws_ignores_are_refused(confidence, name):
+    parts = {"model": GIVEN, "dictionary": InformationThreshold(0.1)}
+    with pytest.raises(InputDataError, match=f"{name} has no effect on the width of Theorem 3.2"):
+        Optimizer(Arms(ARMS), confidence=confidence, **parts)
+    given = replace(confidence, width="theory", norm_bound=2.0)
+    Optimizer(Arms(ARMS), confidence=given, **parts)
+
+
+@pytest.mark.parametrize("name", ["theory", "paper"])
+def test_a_theorem_over_a_tree_assumes_the_radius(name):
+    confidence = Confidence(name, norm_bound=1.0)
+    parts = {"model": GIVEN, "dictionary": THEORY, "confidence": confidence}
+    for radius in ((0.2, 0.5), lambda tree, ids, metric: tree.radii(ids, metric)):
+        with pytest.warns(InputDataWarning, match="radius bounds how far the function varies"):
+            Optimizer(Tree(BOUNDS, radius=radius), **parts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Optimizer(Tree(BOUNDS), **parts)
+        Optimizer(Tree(BOUNDS, radius=(0.2, 0.5)), model=GIVEN, dictionary=THEORY)
 
 
 def test_a_tree_is_searched_by_upper_bounds():

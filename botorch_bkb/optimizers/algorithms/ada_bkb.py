@@ -48,8 +48,8 @@ class AdaBKB(Optimizer):
     With the kernel's own radius all this holds for every function of that norm. The kernel must
     then fall with the distance in each coordinate, as RBF and Matern kernels do. The radius shrinks
     slowly in many dimensions, since a split shortens one side only. The paper's ``(v1, rho)``
-    shrinks as fast as you say, and is valid if you are right. It decides the size of the tree, and
-    with it the cost of a step.
+    shrinks as fast as you say, and is valid if you are right; ``"theory"`` says so in a warning.
+    It decides the size of the tree, and with it the cost of a step.
 
     Args:
         bounds: A ``2 x d`` tensor, the corners of the box.

@@ -35,15 +35,16 @@ class BatchedElimination(Optimizer):
     for ``A_i`` arms before batch ``i`` of ``B``. They need no information gain, because points of
     a batch do not depend on its noise. :meth:`ask` gives a whole batch. :attr:`survivors` are the
     arms that are left. :meth:`best` takes the survivor of highest mean given the results of *all*
-    batches. Its interval and :meth:`gap` are by the best bounds of all batches.
+    batches, and ``best(by="lower")`` that of highest lower bound. Their intervals and :meth:`gap`
+    are by the best bounds of all batches.
 
     What is proved: with probability ``1 - delta`` all bounds hold, and the best arm is never
     eliminated. No arm is then better than the recommended one by more than the highest upper bound
-    of a survivor minus ``best().lower``. This needs given kernel and noise, ``width="theory"``,
-    ``norm_bound`` a bound on the norm of the function, ``noise_bound`` the sub-Gaussian constant of
-    the noise, and results that are lost independently of their values. With ``batch_sizes=
-    "growing"`` and ``distinct=False`` the regret is of the order ``sqrt(T gamma_T)`` in ``O(log log
-    T)`` batches, up to logarithms.
+    of a survivor minus ``best().lower``; for ``best(by="lower")`` this is :meth:`gap`. This needs
+    given kernel and noise, ``width="theory"``, ``norm_bound`` a bound on the norm of the function,
+    ``noise_bound`` the sub-Gaussian constant of the noise, and results that are lost independently
+    of their values. With ``batch_sizes="growing"`` and ``distinct=False`` the regret is of the
+    order ``sqrt(T gamma_T)`` in ``O(log log T)`` batches, up to logarithms.
     Everything else is heuristic: with fitted hyperparameters the bounds have two standard
     deviations.
 

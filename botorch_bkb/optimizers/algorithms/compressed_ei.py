@@ -41,7 +41,8 @@ class CompressedEI(Optimizer):
         width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, ``"paper"``, a
             number of posterior standard deviations, or a function
             (:class:`~botorch_bkb.confidence.Confidence`).
-        norm_bound: Bound ``F`` on the norm of the function, or ``"double"`` to learn it.
+        norm_bound: Bound ``F`` on the norm of the function, or ``"double"`` to learn it. Not with
+            ``width="paper"``, whose draws from the prior have no norm.
         noise_bound: Bound on the noise standard deviation; ``sqrt(noise_var)`` by default.
         delta: Failure probability of the bounds.
         batch_rule: ``"one"``, ``"sum"``, ``"local"``, ``"product"``, ``"hold"``, or a

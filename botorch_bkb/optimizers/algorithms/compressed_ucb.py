@@ -31,9 +31,14 @@ class CompressedUCB(Optimizer):
         1/2 log(lambda + var(x)) > 1/2 log(lambda) + epsilon   <=>   tau(x) > e^{2 epsilon} - 1
 
     What is proved, for given kernel and noise and a function drawn from the prior: with
-    ``width="theory"`` and ``epsilon`` from :func:`~botorch_bkb.epsilon_for_horizon` regret and
+    ``width="paper"`` and ``epsilon`` from :func:`~botorch_bkb.epsilon_for_horizon` regret and
     model order are both sublinear. With a constant epsilon the model order is bounded for all times
     (Theorems 3.1 and 3.2). The paper's regret counts a skipped candidate as played.
+
+    With ``width="theory"`` and ``norm_bound`` all bounds hold for every function of that norm: what
+    is kept depends on variances alone, so that the belief is an exact posterior of points chosen
+    without their rewards (:func:`botorch_bkb.confidence.anytime_exact`). Without ``norm_bound``
+    ``"theory"`` is ``"paper"``, with a warning.
 
     Args:
         arms: An ``A x d`` tensor of candidates. Its dtype and device are used throughout.
@@ -52,7 +57,8 @@ class CompressedUCB(Optimizer):
         width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, ``"paper"``, a
             number of posterior standard deviations, or a function
             (:class:`~botorch_bkb.confidence.Confidence`).
-        norm_bound: Bound ``F`` on the norm of the function, or ``"double"`` to learn it.
+        norm_bound: Bound ``F`` on the norm of the function, or ``"double"`` to learn it. Not with
+            ``width="paper"``, whose draws from the prior have no norm.
         noise_bound: Bound on the noise standard deviation; ``sqrt(noise_var)`` by default.
         delta: Failure probability of the bounds.
         batch_rule: ``"one"``, ``"sum"``, ``"local"``, ``"product"``, ``"hold"``, or a
@@ -74,7 +80,7 @@ class CompressedUCB(Optimizer):
         >>> from botorch_bkb import CompressedUCB
         >>> arms = torch.linspace(0, 10, 200, dtype=torch.float64).unsqueeze(-1)
         >>> optimizer = CompressedUCB(
-        ...     arms, covar_module=RBFKernel(), noise_var=0.01, width="theory", epsilon=0.1, seed=0
+        ...     arms, covar_module=RBFKernel(), noise_var=0.01, width="paper", epsilon=0.1, seed=0
         ... )
         >>> while optimizer.num_steps < 100:
         ...     suggestion = optimizer.ask()
