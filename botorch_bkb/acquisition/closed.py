@@ -20,6 +20,7 @@ from typing import NamedTuple, Self
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean, ZeroMean
+from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -269,15 +270,19 @@ class ClosedMarginals:
             product=product,
         )
 
-    def hallucinated(self, x: Tensor, noise_var: float) -> Self:
-        r"""Return the marginals conditioned on their own mean at ``1 x d`` point.
+    def hallucinated(self, X: Tensor, noise_var: float) -> Self:
+        r"""Return the marginals conditioned on their own means at ``q x d`` points.
 
-        Means stay, and variances fall: ``var'(y) = var(y) - cov(y, x)^2 / (var(x) + noise)``.
+        Means stay, and variances fall. For one point ``var'(y) = var(y) - cov(y, x)^2 / (var(x) +
+        noise)``.
 
         Args:
-            x: The point.
+            X: The points, which may repeat.
             noise_var: The variance of the noise there, in the unit of the marginals.
         """
-        at = self.evaluate(x)
-        row = torch.cat([at.slope, self.prior.reshape(1, 1)], -1) / (at.var + noise_var).sqrt()
-        return self._with_rows(row, at.a)
+        at, joint = self.covariance(X)
+        joint.diagonal().copy_(at.var + noise_var)
+        prior = self.prior * torch.eye(len(joint), dtype=joint.dtype, device=joint.device)
+        root = psd_safe_cholesky(joint)
+        rows = torch.linalg.solve_triangular(root, torch.cat([at.slope, prior], -1), upper=False)
+        return self._with_rows(rows, at.a)

@@ -248,6 +248,7 @@ class Optimizer(OptimizerBase):
         while not batch.exhausted and request.wants_more(len(beyond), batch.complete):
             beyond.append(batch.complete)
             batch.pick()
+        batch.add_waiting()
         state = with_new_rows(state, batch, added)
         picks, threshold = batch.picks[start:], self.parts.threshold
         skips = batch.ends_uninformed and not batch.informative[-1]
