@@ -162,7 +162,9 @@ class Optimizer(OptimizerBase):
         seed: int | None = None,
     ) -> None:
         if dictionary is None and isinstance(domain, Domain):
-            dictionary = RidgeLeverageSampling(domain.default_oversampling)
+            dictionary = RidgeLeverageSampling(
+                domain.default_oversampling, domain.default_max_dictionary
+            )
         parts = Parts(
             domain=domain,
             model=Surrogate() if model is None else model,
