@@ -261,8 +261,7 @@ class BoxBatch(BatchOverBox):
         if region is not None and region.centre >= 0:
             best = region.centre
         else:
-            rows = self.context.state.history.rows
-            best = int(rows[self.table.mean()[rows].argmax()])
+            best = self.table.highest_mean(self.context.state.history.rows)
         return self._unit(sorted({best, len(self.inputs) - 1}))
 
     def observed(self, most: int, rows: Tensor | None = None) -> Tensor:
