@@ -20,11 +20,13 @@ from typing import NamedTuple, Self
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean, ZeroMean
+from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 from torch.nn.functional import pad
 
+from botorch_bkb.arms.table import KernelForm
 from botorch_bkb.belief import Belief
-from botorch_bkb.closed_form import LINEAR, closed_form, correlation
+from botorch_bkb.closed_form import LINEAR, ClosedForm, closed_form, correlation
 from botorch_bkb.models import DTCGP
 from botorch_bkb.units import UnitCube
 
@@ -133,16 +135,54 @@ class ClosedMarginals:
             N, P = (pad(t, (0, len(ahead))) for t in (N, P))
             weights = pad(weights, (0, len(ahead))) + rows.mT @ given.coef
             N, points = torch.cat([N, rows]), torch.cat([points, belief.extra_points])
-        scale = torch.ones_like(weights[:1].sum())
-        for outputscale in form.scales:
-            scale = scale * outputscale.detach().double()
-        per_length, points = form.weights.detach().double().reciprocal(), form.read(points)
-        centre = points.mean(-2, keepdim=True)
-        factors = torch.cat([N, P]) * scale
+        scale = _scale_of(form, weights)
+        factors = torch.cat([N, P])
         signs = torch.ones_like(factors[:, 0])
         signs[: len(N)] = -1
+        found = cls._of_factors(form, points, weights, factors, signs, constant)
         # The product of the factors is faster than one after the other, and less accurate.
-        is_accurate = bool(scale * N.square().sum(0).max() <= LARGEST)
+        if bool(scale * N.square().sum(0).max() > LARGEST):
+            return found
+        return replace(found, product=(found.factors.mT * signs) @ found.factors)
+
+    @classmethod
+    @torch.no_grad()
+    def of_table(cls, kernel: Kernel, X: Tensor, at: KernelForm) -> Self | None:
+        r"""Return the marginals of the belief of a table, or None if it is not covered.
+
+        With ``I - Q = SS'`` the variance is ``k(x,x) - |S'y|^2`` with ``y = M'k_S(x)``. So there is
+        one factor, ``S'M'``.
+
+        Args:
+            kernel: The kernel of the table.
+            X: The inputs of the table.
+            at: The posterior in terms of the kernel at the dictionary.
+        """
+        form = closed_form(kernel)
+        if form is None or form.profile == LINEAR or form.weights.dim() > 2:
+            return None
+        eye = torch.eye(len(at.Q), dtype=at.Q.dtype, device=at.Q.device)
+        S, failed = torch.linalg.cholesky_ex(eye - at.Q)
+        if failed:  # the data say nearly nothing about something that the dictionary spans
+            return None
+        factors = (at.M @ S).mT.contiguous()
+        signs = torch.full_like(factors[:, 0], -1.0)
+        return cls._of_factors(form, X[at.rows], at.weights, factors, signs, 0.0)
+
+    @classmethod
+    def _of_factors(
+        cls,
+        form: ClosedForm,
+        points: Tensor,
+        weights: Tensor,
+        factors: Tensor,
+        signs: Tensor,
+        constant: float,
+    ) -> Self:
+        r"""Return marginals from weights and factors of the kernel itself, not its correlation."""
+        scale = _scale_of(form, weights)
+        per_length, points = form.weights.detach().double().reciprocal(), form.read(points)
+        centre = points.mean(-2, keepdim=True)
         return cls(
             profile=form.profile,
             dims=form.dims,
@@ -152,9 +192,9 @@ class ClosedMarginals:
             constant=weights.new_tensor(constant),
             prior=scale,
             weights=weights * scale,
-            factors=factors,
+            factors=factors * scale,
             signs=signs,
-            product=(factors.mT * signs) @ factors if is_accurate else None,
+            product=None,
         )
 
     def in_units(self, unit: float) -> Self:
@@ -192,6 +232,16 @@ class ClosedMarginals:
         mean = self.constant + phi @ self.weights
         var = (self.prior + torch.linalg.vecdot(slope, phi)).clamp_min_(MIN_VARIANCE)
         return Evaluated(mean, var, a, psi, slope)
+
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Return means and variances at ``q x d`` points, for half of the work of a gradient."""
+        if self.product is not None:
+            at = self.evaluate(X)
+            return at.mean, at.var
+        a = torch.addcmul(self.offset, self.read(X), self.per_length)
+        phi = correlation(self.profile, a, self.points)[0]
+        squares = (phi @ self.factors.mT).square_() @ self.signs
+        return self.constant + phi @ self.weights, (self.prior + squares).clamp_min_(MIN_VARIANCE)
 
     def _times_product(self, phi: Tensor) -> Tensor:
         r"""Return ``(P'P - N'N) phi`` for each row."""
@@ -269,15 +319,27 @@ class ClosedMarginals:
             product=product,
         )
 
-    def hallucinated(self, x: Tensor, noise_var: float) -> Self:
-        r"""Return the marginals conditioned on their own mean at ``1 x d`` point.
+    def hallucinated(self, X: Tensor, noise_var: float) -> Self:
+        r"""Return the marginals conditioned on their own means at ``q x d`` points.
 
-        Means stay, and variances fall: ``var'(y) = var(y) - cov(y, x)^2 / (var(x) + noise)``.
+        Means stay, and variances fall. For one point ``var'(y) = var(y) - cov(y, x)^2 / (var(x) +
+        noise)``.
 
         Args:
-            x: The point.
+            X: The points, which may repeat.
             noise_var: The variance of the noise there, in the unit of the marginals.
         """
-        at = self.evaluate(x)
-        row = torch.cat([at.slope, self.prior.reshape(1, 1)], -1) / (at.var + noise_var).sqrt()
-        return self._with_rows(row, at.a)
+        at, joint = self.covariance(X)
+        joint.diagonal().copy_(at.var + noise_var)
+        prior = self.prior * torch.eye(len(joint), dtype=joint.dtype, device=joint.device)
+        root = psd_safe_cholesky(joint)
+        rows = torch.linalg.solve_triangular(root, torch.cat([at.slope, prior], -1), upper=False)
+        return self._with_rows(rows, at.a)
+
+
+def _scale_of(form: ClosedForm, like: Tensor) -> Tensor:
+    r"""Return the product of the output scales of a kernel."""
+    scale = like.new_ones(())
+    for outputscale in form.scales:
+        scale = scale * outputscale.detach().double()
+    return scale

@@ -81,7 +81,11 @@ class MarginalScore(AnalyticAcquisitionFunction):
         r"""Return ``b`` values at ``b x 1 x d`` points."""
         model = self.model
         if isinstance(model, HasClosedMarginals) and model.closed:
-            return _Score.apply(model.inputs(X), model.closed, self.score)
+            inputs = model.inputs(X)
+            if torch.is_grad_enabled() and inputs.requires_grad:
+                return _Score.apply(inputs, model.closed, self.score)
+            at, var = model.closed.moments(inputs.reshape(-1, X.shape[-1]))
+            return self.score(at, var.sqrt()).value.view(X.shape[:-2])
         mean, sd = self._mean_and_sigma(X)
         assert sd is not None
         return self.score(mean.squeeze(-1), sd.squeeze(-1)).value

@@ -193,6 +193,10 @@ class ArmTable:
         r"""Return the posterior variances of all rows, ``A``, float64."""
         return self.moments()[1]
 
+    def highest_mean(self, rows: Tensor) -> int:
+        r"""Return the row of highest posterior mean among some rows."""
+        return int(rows[self.mean()[rows].argmax()])
+
     def scores(self) -> Tensor:
         r"""Return the leverage scores ``tau = var / lambda`` of all rows, ``A``."""
         return self.variance() / self.noise_var

@@ -39,6 +39,8 @@ from botorch_bkb.belief import chunks, kernel_diagonal
 
 #: What rounding may add to a variance, relative to it and to the prior variance.
 ROUNDING = 1e-9
+#: Number of rows with the highest means at a rebuild among which the highest mean is sought later.
+LEADERS = 1024
 
 
 class WatchedTable(ArmTable):
@@ -69,6 +71,7 @@ class WatchedTable(ArmTable):
     _core: Tensor  # positions in ``points`` of those in all dictionaries since
     _late: Tensor  # variances of the rows that were added since the dictionary was set
     _means: Tensor | None  # cached means
+    _is_leader: Tensor  # whether rows had one of the highest means at the last rebuild
 
     # ------------------------------------------------------------------ queries
 
@@ -79,6 +82,19 @@ class WatchedTable(ArmTable):
             blocks = (self.coordinates(block) @ coef for block in chunks(len(self.X), CHUNK))
             self._means = torch.cat(list(blocks)).double()
         return self._means
+
+    def highest_mean(self, rows: Tensor) -> int:
+        r"""Return the row of highest posterior mean among some rows, without a pass over all rows.
+
+        Compared are those that had one of the 1,024 highest means at the last rebuild, and later
+        rows: all of a small table.
+        """
+        last = len(self._is_leader) - 1
+        among = rows[(rows > last) | self._is_leader[rows.clamp_max(last)]]
+        if not len(among):
+            return super().highest_mean(rows)
+        means = self.coordinates(among) @ self._coefficients().to(self.X)
+        return int(among[means.argmax()])
 
     def moments(self) -> tuple[Tensor, Tensor]:
         r"""Return the posterior means and variances of all rows; these take ``O(A m^2)``."""
@@ -184,6 +200,8 @@ class WatchedTable(ArmTable):
         self._is_watched[self._spanned] = True
         self._core = torch.arange(len(self._spanned), device=self.X.device)
         self._late, self._means = self._prior[:0], None
+        self._is_leader = torch.zeros_like(self._is_watched)
+        self._is_leader[self._mean.topk(min(LEADERS, len(self._mean))).indices] = True
 
     def _slide(self, dictionary: Tensor) -> None:
         leaving, joining = self._exchanged(dictionary)

@@ -87,7 +87,8 @@ class Batch(ABC):
         self.added: list[Tensor] = []
         self._counted = Picks(table, joins=joins, everywhere=self.everywhere)
         self._spent = 0.0
-        self._spend([(row, self._score_at_start(row)) for row in stragglers])
+        scores = self._scores_at_start(stragglers) if stragglers else []
+        self._spend(list(zip(stragglers, scores, strict=True)))
         self._held = 0.0  # remaining repetitions of the last pick
         self._ended = False
 
@@ -180,8 +181,16 @@ class Batch(ABC):
     def _start(self) -> Tensor:
         return self.table.scores()
 
+    def add_waiting(self) -> None:
+        r"""Add picks to the table that wait to be added together. This base class has none."""
+        return
+
     def _score_at_start(self, row: int) -> float:
         return float(self._start[row])
+
+    def _scores_at_start(self, rows: Sequence[int]) -> list[float]:
+        r"""Return the scores of several rows at the start of the batch."""
+        return [self._score_at_start(row) for row in rows]
 
     @abstractmethod
     def _choose(self) -> int:

@@ -197,9 +197,8 @@ class BoxBatch(BatchOverBox):
             X = self._unit(rows)
             if self._closed is None:
                 self._model = hallucinated(self._model or self.base, X, self._noise_var)
-                continue
-            for x in X.split(1):
-                self._closed = self._closed.hallucinated(x, self._noise_var)
+            else:
+                self._closed = self._closed.hallucinated(X, self._noise_var)
         self._waiting = []
 
     def reward_model(self) -> DTCGP:
@@ -262,8 +261,7 @@ class BoxBatch(BatchOverBox):
         if region is not None and region.centre >= 0:
             best = region.centre
         else:
-            rows = self.context.state.history.rows
-            best = int(rows[self.table.mean()[rows].argmax()])
+            best = self.table.highest_mean(self.context.state.history.rows)
         return self._unit(sorted({best, len(self.inputs) - 1}))
 
     def observed(self, most: int, rows: Tensor | None = None) -> Tensor:
@@ -289,18 +287,23 @@ class BoxBatch(BatchOverBox):
         return float(bound(X)) * deviation
 
     def _score_at_start(self, row: int) -> float:
-        return self._score(self._base_closed or self.base, row)
+        return self._scores_at_start([row])[0]
+
+    def _scores_at_start(self, rows: Sequence[int]) -> list[float]:
+        return self._scores(self._base_closed or self.base, rows)
 
     def _score_now(self, row: int) -> float:
         self._catch_up()
-        return self._score(self._closed or self._model or self.base, row)
+        return self._scores(self._closed or self._model or self.base, [row])[0]
 
-    def _score(self, belief: ClosedMarginals | DTCGP, row: int) -> float:
-        X = self._unit([row])
+    def _scores(self, belief: ClosedMarginals | DTCGP, rows: Sequence[int]) -> list[float]:
+        X = self._unit(list(rows))
         if isinstance(belief, DTCGP):
-            return float(belief.marginals(X)[1]) / self.table.noise_var
-        closed: Any = belief
-        return float(closed.evaluate(X).var) / self.table.noise_var
+            var = belief.marginals(X)[1]
+        else:
+            closed: Any = belief
+            var = closed.evaluate(X).var
+        return (var / self.table.noise_var).tolist()
 
     def _hallucinate(self, row: int) -> None:
         super()._hallucinate(row)

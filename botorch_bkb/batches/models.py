@@ -84,9 +84,12 @@ def have_same_belief(one: State, other: State) -> bool:
 
 
 def _marginals(state: State, box: UnitCube, table: ArmTable) -> ClosedMarginals | None:
-    if closed_form(state.hyper.kernel) is None or (belief := table.belief()) is None:
+    kernel = state.hyper.kernel
+    if closed_form(kernel) is None:
         return None
-    found = ClosedMarginals.of_belief(state.hyper.kernel, belief)
+    found = ClosedMarginals.of_table(kernel, table.X, table.kernel_form())
+    if found is None and (belief := table.belief()) is not None:
+        found = ClosedMarginals.of_belief(kernel, belief)
     if found is None or state.model.scale is not None:  # the kernel sees the unit cube
         return found
     return found.in_cube(box)

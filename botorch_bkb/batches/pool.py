@@ -10,7 +10,8 @@ coordinates of candidates in the span of the first ``b`` picks
     c(x) = cov_0(x, s) - w_b(x)'w_b(s),     w_{b+1}(x) = (w_b(x), c(x) / sqrt(c(s) + lambda))
     var_{b+1}(x) = var_b(x) - c(x)^2 / (c(s) + lambda)
 
-for a pick ``s``. This costs ``O(m + b)`` per candidate and pick.
+for a pick ``s``. This costs ``O(m + b)`` per candidate and pick. The covariances of several likely
+picks with all candidates are one product.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from botorch_bkb.batches.regions import RegionOfPick, designed_points
 from botorch_bkb.belief import chunks
 from botorch_bkb.closed_form import correlation
 from botorch_bkb.domains import Box
+from botorch_bkb.rows import RowIndex, appended
 
 #: Number of points from which a batch is picked from a pool.
 LARGE = 32
@@ -38,6 +40,8 @@ LEAST, PER_POINT = 2048, 4
 INCUMBENTS = 8
 #: Number of candidates that are embedded at a time.
 CHUNK = 1024
+#: Number of likely picks whose covariances with all candidates are computed at a time.
+COLUMNS = 64
 
 
 class ConditionedBounds:
@@ -66,21 +70,42 @@ class ConditionedBounds:
         self._phi = correlation(marginals.profile, self._a, marginals.points)[0]
         self._known = self._mean.new_zeros(most, len(X))  # the coordinates w, by picks
         self._picked = 0
+        self._columns: dict[int, tuple[Tensor, int]] = {}  # covariances after so many picks
         self._open = torch.ones_like(self._mean, dtype=torch.bool)
         self.upper = self._mean + width * self._var.sqrt()
 
+    @property
+    def variances(self) -> Tensor:
+        r"""The variances at all points, ``C``."""
+        return self._var
+
     def pick(self, place: int) -> None:
         r"""Condition on the point at a place."""
-        own = correlation(self.marginals.profile, self._a, self._a[place : place + 1])[0]
-        c = self.marginals.prior * own.squeeze(-1) + self._phi @ self._slope[place]
-        known = self._known[: self._picked]
-        c -= known.mT @ known[:, place]
+        c = self._covariances(place)
         c /= (self._var[place] + self.noise_var).sqrt()
         self._known[self._picked] = c
         self._picked += 1
         self._var = (self._var - c.square()).clamp_min(0)
         upper = self._mean + self.width * self._var.sqrt()
         self.upper = torch.where(self._open, upper, -torch.inf)
+
+    def _covariances(self, place: int) -> Tensor:
+        r"""Return the covariances of all points with the one at a place."""
+        if place not in self._columns:
+            self._compute_columns(place)
+        column, since = self._columns.pop(place)
+        known = self._known[since : self._picked]
+        return torch.addmv(column, known.mT, known[:, place], alpha=-1)
+
+    def _compute_columns(self, place: int) -> None:
+        r"""Compute the covariances with a place and with those of the highest bounds."""
+        likely = self.upper.topk(min(COLUMNS, len(self.upper))).indices
+        places = torch.cat([likely.new_tensor([place]), likely[likely != place]])
+        own = correlation(self.marginals.profile, self._a, self._a[places])[0]
+        c = torch.addmm(self.marginals.prior * own, self._phi, self._slope[places].mT)
+        known = self._known[: self._picked]
+        columns = c.addmm_(known.mT, known[:, places], alpha=-1).mT.contiguous()
+        self._columns = {p: (columns[i], self._picked) for i, p in enumerate(places.tolist())}
 
     def leave_out(self, places: Tensor) -> None:
         r"""Let points at some places never be picked."""
@@ -113,14 +138,20 @@ class PoolBatch(BoxBatch):
         first = len(outstanding) + len(designed)
         sizes = [first, *map(len, found)]
         self._owner = torch.repeat_interleave(torch.tensor(sizes, device=self.inputs.device)) - 1
+        # The first row that equals a candidate, or the number it would have below all rows.
+        self._first = RowIndex(torch.cat([self.inputs, self.pool])).first[len(self.inputs) :]
+        self._known = self._num_rows = len(self.inputs)  # the latter with picks that wait
+        self._new: dict[int, int] = {}  # rows of the picks that are not among the known ones
         closed, unit = self._base_closed, domain.cube.to_unit(self.pool)
         assert closed is not None  # see suits
-        self._bounds = ConditionedBounds(
+        bounds = ConditionedBounds(
             closed, unit, context.record.width, self._noise_var, n + len(outstanding)
         )
+        self._at_start = bounds.variances
         for place in range(len(outstanding)):
-            self._bounds.pick(place)
-        self._bounds.leave_out(torch.arange(len(outstanding), device=unit.device))
+            bounds.pick(place)
+        bounds.leave_out(torch.arange(len(outstanding), device=unit.device))
+        self._bounds = bounds
 
     @staticmethod
     def suits(domain: Box, context: BatchContext) -> bool:
@@ -157,11 +188,41 @@ class PoolBatch(BoxBatch):
             return self._row_of(designed)
         number = 0 if region is None else region.number
         place = int(torch.where(self._owner == number, upper, -torch.inf).argmax())
-        return self._row_of(self.pool[place : place + 1])
+        return self._row_at(place)
+
+    def _row_at(self, place: int) -> int:
+        r"""Return the row that the candidate at a place has, or would have."""
+        first = int(self._first[place])
+        if first < self._known:
+            return first
+        if first not in self._new:
+            self._new[first] = len(self.inputs)
+            self.inputs = appended(self.inputs, self.pool[place : place + 1])
+        return self._new[first]
+
+    def _row_of(self, X: Tensor) -> int:
+        return self._row_at(int(torch.nonzero((self.pool == X).all(-1))[0]))
+
+    def _places(self, row: int) -> Tensor:
+        r"""Return the places of the candidates that equal a row."""
+        return torch.nonzero((self.pool == self.inputs[row]).all(-1)).squeeze(-1)
+
+    def _score_at_start(self, row: int) -> float:
+        return float(self._at_start[self._places(row)[0]]) / self.table.noise_var
+
+    def _score_now(self, row: int) -> float:
+        return float(self._bounds.variances[self._places(row)[0]]) / self.table.noise_var
 
     def _hallucinate(self, row: int) -> None:
-        super()._hallucinate(row)
-        places = torch.nonzero((self.pool == self.inputs[row]).all(-1)).squeeze(-1)
+        self._num_rows = max(self._num_rows, row + 1)
+        if self._spent <= self.rule.limit:  # the rule reads the rows of the picks
+            self.add_waiting()
+        places = self._places(row)
         self._bounds.pick(int(places[0]))
         if self.context.request.distinct:
             self._bounds.leave_out(places)
+
+    def add_waiting(self) -> None:
+        r"""Add the picks to the table that are not in it yet, in one block."""
+        if self._num_rows > len(self.table.X):
+            self._add(self.inputs[len(self.table.X) : self._num_rows])

@@ -127,6 +127,11 @@ class Box(BoundedDomain):
         """
         return Alternating(2.0, narrow=0.5)
 
+    @property
+    def default_max_dictionary(self) -> int:
+        r"""A thousand, as for models: a step costs the square of it, and a new belief the cube."""
+        return 1000
+
     def design(self, start: int, n: int, seed: int) -> Tensor:
         r"""Return points ``start .. start + n`` of a space-filling design, ``n x d``."""
         return self.search.design(start, n, seed)

@@ -71,6 +71,11 @@ class Domain(ABC):
         r"""The oversampling of a sampled dictionary where the user gives none."""
 
     @property
+    def default_max_dictionary(self) -> int | None:
+        r"""The largest size of a sampled dictionary where the user gives none; None for any."""
+        return None
+
+    @property
     def recurs(self) -> bool:
         r"""Whether the same points are chosen again and again. Over a box they are not."""
         return False

@@ -165,7 +165,9 @@ class Optimizer(OptimizerBase):
         seed: int | None = None,
     ) -> None:
         if dictionary is None and isinstance(domain, Domain):
-            dictionary = RidgeLeverageSampling(domain.default_oversampling)
+            dictionary = RidgeLeverageSampling(
+                domain.default_oversampling, domain.default_max_dictionary
+            )
         parts = Parts(
             domain=domain,
             model=Surrogate() if model is None else model,
@@ -251,6 +253,7 @@ class Optimizer(OptimizerBase):
         while not batch.exhausted and request.wants_more(len(beyond), batch.complete):
             beyond.append(batch.complete)
             batch.pick()
+        batch.add_waiting()
         state = with_new_rows(state, batch, added)
         picks, threshold = batch.picks[start:], self.parts.threshold
         skips = batch.ends_uninformed and not batch.informative[-1]

@@ -8,6 +8,7 @@ import torch
 from botorch_bkb.acquisition.closed import ClosedMarginals
 from botorch_bkb.acquisition.moments import ClosedModel
 from botorch_bkb.acquisition.scores import LogImprovement, UpperBound, by_autograd
+from botorch_bkb.arms import ArmTable
 from botorch_bkb.units import UnitCube
 from tests.acquisition.test_scores import KERNELS, model
 
@@ -30,6 +31,33 @@ def test_hallucinations_are_the_exact_conditional(kind, noise):
         mean, var = expected.marginals(X)
     torch.testing.assert_close(at.mean, mean, atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(at.var, var.clamp_min(1e-12), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", list(KERNELS))
+def test_points_hallucinated_together_are_those_one_after_the_other(kind):
+    together = one_by_one = ClosedMarginals.of(model(KERNELS[kind]()))
+    new, X = points(4)[[0, 1, 1, 2, 3]], points(20, 6)
+    for x in new.split(1):
+        one_by_one = one_by_one.hallucinated(x, 0.05)
+    for ours, theirs in zip(
+        together.hallucinated(new, 0.05).evaluate(X)[:2], one_by_one.evaluate(X)[:2], strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-7)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KERNELS if kind != "one dimension"])
+@pytest.mark.parametrize("changes", [0, 3], ids=["built", "changed"])
+def test_marginals_of_a_table_are_its_moments(kind, changes):
+    kernel, X, y = KERNELS[kind]().double(), points(60), points(60, 1)[:, 0]
+    table = ArmTable(X, kernel, 0.05, torch.arange(8))
+    table.observe(torch.arange(30), y[:30])
+    for change in range(changes):
+        table.slide(torch.arange(change, 20 - change))
+    closed = ClosedMarginals.of_table(kernel, table.X, table.kernel_form())
+    mean, var = table.moments()
+    for found in (closed.evaluate(X)[:2], closed.moments(X)):
+        torch.testing.assert_close(found[0], mean, atol=1e-8, rtol=1e-8)
+        torch.testing.assert_close(found[1], var, atol=1e-8, rtol=1e-8)
 
 
 def test_units_and_cubes_change_the_scale_only():

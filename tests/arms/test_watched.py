@@ -96,6 +96,20 @@ def test_a_table_replays_its_log_to_the_last_bit_whatever_was_read():
             assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize(("leaders", "is_exact"), [(1024, True), (3, False)])
+def test_the_highest_mean_is_sought_among_leaders_and_later_rows(leaders, is_exact, monkeypatch):
+    monkeypatch.setattr(module, "LEADERS", leaders)
+    table = make()
+    allowed = torch.cat([table.mean().topk(3).indices, torch.arange(40, 60)])
+    for i in range(10):
+        for _ in step([table], i):
+            rows = torch.arange(1, len(table.X))
+            among = rows if is_exact else rows[torch.isin(rows, allowed)]
+            assert table.highest_mean(rows) == int(among[table.mean()[among].argmax()])
+    alone = torch.tensor([int(table.mean()[:40].argmin())])
+    assert table.highest_mean(alone) == int(alone)
+
+
 def test_points_that_leave_and_return_need_no_pass_over_the_rows(monkeypatch):
     table, dictionaries = make(n=200), (torch.arange(12), torch.arange(3, 12))
     table.slide(dictionaries[1])  # they leave the core

@@ -75,6 +75,32 @@ def test_points_asked_earlier_are_conditioned_on_and_not_asked_again(monkeypatch
     torch.testing.assert_close(batch.inputs[picks], batch.pool[expected], atol=1e-9, rtol=0)
 
 
+@pytest.mark.parametrize("columns", [1, 5])
+def test_picks_do_not_depend_on_how_many_columns_are_computed_together(columns, monkeypatch):
+    expected = over_box(Box).ask(40).X
+    monkeypatch.setattr(module, "COLUMNS", columns)
+    torch.testing.assert_close(over_box(Box).ask(40).X, expected, atol=1e-9, rtol=0)
+
+
+def test_scores_of_picks_are_those_before_the_batch():
+    optimizer = over_box(Box)
+    batch = begin_batch(optimizer.domain, context(optimizer))
+    rows = [batch.pick() for _ in range(40)]
+    searched = BoxBatch(optimizer.domain, context(optimizer, None))
+    searched.inputs = batch.inputs
+    expected = torch.tensor(searched._scores_at_start(rows)).double()
+    torch.testing.assert_close(torch.tensor(batch.scores).double(), expected)
+
+
+def test_picks_beyond_the_rule_join_the_table_in_one_block():
+    optimizer = over_box(Box)
+    before = len(optimizer.table.log.changes)
+    suggestion = optimizer.ask(40)
+    rows = [len(change.X) for change in optimizer.table.log.changes[before:]]
+    beyond = int(suggestion.beyond.sum())
+    assert beyond > 1 and sum(rows) == 40 and rows[-1] == beyond
+
+
 @pytest.mark.parametrize(
     ("n", "options"), [(31, {}), (None, {}), (40, {"acquisition": EI()})], ids=str
 )

@@ -257,6 +257,17 @@ def test_flat_keywords_are_a_shorthand_for_parts(flat, parts):
     assert observed(named) == observed(composed)
 
 
+def test_over_a_box_a_dictionary_is_capped_unless_a_theorem_forbids():
+    def cap(**options):
+        return ALGORITHMS["BBKB"](seed=0, **options).parts.dictionary.max_size
+
+    box = {"bounds": torch.tensor([[0.0], [1.0]], dtype=torch.float64)}
+    theory = {"oversampling": "theory", "horizon": 100}
+    assert cap(**box) == 1000 and cap(**box, max_dictionary=7) == 7
+    assert cap(**box, **theory) is None and cap(arms=ARMS) is None
+    assert Optimizer(Box(box["bounds"])).parts.dictionary.max_size == 1000
+
+
 def test_a_box_with_its_options_is_a_domain():
     flat = ALGORITHMS["BKB"](bounds=BOUNDS, num_initial=3, discrete_dims={1: [0.0, 1.0]}, seed=0)
     options = {"num_initial": 3, "discrete_dims": {1: [0.0, 1.0]}}

@@ -34,8 +34,9 @@ class EpsilonGreedy(Optimizer):
             default 8 over arms and 2 over a box. ``"theory"`` takes the theorem's value.
         coupled: Whether each pull keeps its coin from one draw of the dictionary to the next.
         horizon: Expected number of observations; doubled whenever a run outlasts it.
-        max_dictionary: The largest dictionary, with a warning where it binds. Over arms the highest
-            scores are kept, over a box a random part.
+        max_dictionary: The largest dictionary, with a warning where it binds. Over arms there is no
+            limit by default, and the highest scores are kept. Over a box it is 1,000 unless the
+            oversampling is ``"theory"``, and a random part is kept.
         width: Width of the bounds: ``"heuristic"``, ``"information"``, ``"theory"``, ``"paper"``, a
             number of posterior standard deviations, or a function
             (:class:`~botorch_bkb.confidence.Confidence`).

@@ -11,6 +11,7 @@ from botorch.exceptions.warnings import InputDataWarning
 from torch import Tensor
 
 from botorch_bkb.dictionaries import DictionaryRule, RidgeLeverageSampling, as_rule
+from botorch_bkb.dictionaries.leverage import THEORY
 from botorch_bkb.domains import Arms, Box, Domain, TrustRegion
 from botorch_bkb.validation import level_of_user
 
@@ -78,6 +79,8 @@ def as_dictionary(
     if dictionary is None:
         if oversampling is None:
             oversampling = domain.default_oversampling
+        if max_dictionary is None and oversampling != THEORY:  # a cap voids the theorem
+            max_dictionary = domain.default_max_dictionary
         return RidgeLeverageSampling(oversampling, max_dictionary, coupled=coupled, horizon=horizon)
     idle = {
         "oversampling": oversampling is not None,
