@@ -203,7 +203,9 @@ def anytime_exact(p: Progress) -> float:
     r"""Return the width of the exact posterior at all times.
 
     The width is ``sqrt(C~) beta~ / sqrt(lambda)``, with ``beta~`` from
-    :func:`botorch_bkb.confidence.anytime_exact`.
+    :func:`botorch_bkb.confidence.anytime_exact`. Where an information threshold discards results,
+    the posterior is that of the kept ones. The bound holds for them, since a result is kept by its
+    variance and not by its reward.
 
     Args:
         p: The progress of a run.
