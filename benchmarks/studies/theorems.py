@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.cases import play_all
 from benchmarks.report import Options, Report
-from benchmarks.theorems import compressed, sampled, tree
+from benchmarks.theorems import compressed, others, sampled, tree
 from benchmarks.theorems.problems import DELTA
 
 SEEDS = 10
@@ -27,6 +27,7 @@ NOISES = (1.0, 0.1)
 PROBABLE = (
     "width", "regret", "dictionary", "BBKB, Theorem 1: batches", "BBKB, Lemma 3", "BBKB, Lemma 5",
     "log-determinant by the logged", "variances", "level of noise", "over the gap",
+    "of the best arm",
 )  # fmt: skip
 
 
@@ -68,6 +69,8 @@ def cases(options: Options) -> list[Case]:
         for name, noise in itertools.product(sampled.WIDTHS, NOISES):
             all_cases.append(Case("width", name, noise, T, seed))
         all_cases += [Case("compressed", "arms", noise, 2 * T, seed) for noise in NOISES]
+        all_cases += [Case("elimination", "arms", noise, T, seed) for noise in NOISES]
+        all_cases += [Case("half-life", "arms", noise, T, seed) for noise in NOISES]
         all_cases += [Case("order", "cube", dim, 16 * points // 10, seed) for dim in (1, 2)]
         all_cases += [Case("tree", "box", dim, steps, seed) for dim in (1, 2)]
         all_cases.append(Case("compressed", "box", 1, steps, seed))
@@ -90,6 +93,10 @@ def play(case: Case) -> Found:
         found = compressed.order(int(number), seed, (size // 16, size // 4, size))
     elif case.what == "tree":
         found = tree.check(int(number), seed, size)
+    elif case.what == "elimination":
+        found = others.elimination(number, seed, size)
+    elif case.what == "half-life":
+        found = others.half_life(number, seed, size)
     elif case.what == "accuracy":
         found = sampled.accuracy(seed, size)
     else:

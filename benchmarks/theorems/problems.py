@@ -90,6 +90,13 @@ class Arms:
             variance = variance - half.square().sum(0)
         return variance / self.noise_var
 
+    def posterior(self, rows: Tensor, rewards: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Return the exact posterior means and standard deviations of all arms."""
+        noise = self.noise_var * torch.eye(len(rows), dtype=torch.float64)
+        root = torch.linalg.cholesky(self.K[rows][:, rows] + noise)
+        mean = self.K[:, rows] @ torch.cholesky_solve(rewards.unsqueeze(-1), root).squeeze(-1)
+        return mean, (self.scores(rows) * self.noise_var).sqrt()
+
     def spectrum(self, rows: Tensor) -> Tensor:
         r"""Return the eigenvalues of ``K / lambda`` of the given pulls."""
         return torch.linalg.eigvalsh(self.K[rows][:, rows]).clamp_min(0) / self.noise_var

@@ -10,6 +10,7 @@ from torch import Tensor
 from benchmarks.theorems.problems import DELTA, NORM, Arms
 from botorch_bkb import BBKB, BKB, GPBUCB, GPUCB, CompressedUCB, MiniGPUCB, confidence
 from botorch_bkb.arms import ArmTable
+from botorch_bkb.batches import Picks
 from botorch_bkb.optimizers import Optimizer
 
 THRESHOLD = 2.0
@@ -58,6 +59,7 @@ class Batch(NamedTuple):
     start: Tensor  #: scores of all arms at its start
     last: Tensor  #: scores of all arms at its last pick
     end: Tensor  #: scores of all arms after all its picks, with the old dictionary
+    taught: Tensor  #: ``sum_s c_s(x)^2 / tau(x)`` of all arms, by what it has taught about each
     coverage: float  #: largest distance of the function from the mean, over the width at last
     dictionary: int  #: size of the next dictionary
 
@@ -90,6 +92,13 @@ def imagined(optimizer: Optimizer, rows: Tensor) -> Tensor:
     return copy.scores()
 
 
+def taught_by(optimizer: Optimizer, rows: Tensor) -> Tensor:
+    r"""Return ``sum_s c_s(x)^2 / tau(x)`` of all arms for picks of one batch."""
+    picks, scores = Picks(optimizer.table), optimizer.table.scores()
+    squares = [picks.covariances_with(int(row)).square() for row in rows]
+    return torch.stack(squares).sum(0) / scores
+
+
 def follow(guarantee: Guarantee, noise_var: float, seed: int, horizon: int) -> Trace:
     r"""Run an optimizer, and record every batch."""
     problem = Arms(seed, noise_var, guarantee.from_prior)
@@ -110,11 +119,11 @@ def follow(guarantee: Guarantee, noise_var: float, seed: int, horizon: int) -> T
             continue
         last = imagined(optimizer, picks[:-1])
         distance = (problem.f - mean).abs() / (last * noise_var).sqrt()
-        end = imagined(optimizer, picks)
+        end, taught = imagined(optimizer, picks), taught_by(optimizer, picks)
         optimizer.tell(suggestion[awaited], problem.rewards(picks))
         size = len(optimizer.dictionary)
         coverage = float(distance.max()) / width
-        batches.append(Batch(before, picks, start, last, end, coverage, size))
+        batches.append(Batch(before, picks, start, last, end, taught, coverage, size))
         before = torch.cat([before, picks])
     return Trace(problem, optimizer.oversampling, batches)
 
@@ -125,6 +134,7 @@ def check(name: str, noise_var: float, seed: int, horizon: int) -> dict[str, flo
     found = {f"{name}: width": max(b.coverage for b in trace.batches)}
     more = {"BKB, Theorem 2": bkb, "BBKB, Theorem 2": bbkb}
     more |= {"self-normalised bound, GP-BUCB": gp_bucb, "self-normalised bound, mini-GP-UCB": mini}
+    more |= {"anytime bound, BBKB, oversampling 1": local}
     return found | (more[name](trace) if name in more else {})
 
 
@@ -212,6 +222,21 @@ def mini(trace: Trace) -> dict[str, float]:
     r"""Check that a choice is held only while scores fall by at most ``C^2``."""
     ratios = [float((b.start / b.last).max()) / THRESHOLD**2 for b in trace.batches]
     return {"mini-GP-UCB: scores fall by at most C^2 while a choice is held": max(ratios)}
+
+
+def local(trace: Trace) -> dict[str, float]:
+    r"""Check the inequalities of the local rule at all arms."""
+    falls, sums, thresholds = [], [], []
+    for b in trace.batches:
+        bound = 1 + b.taught
+        falls.append(float((b.start / b.end / bound).max()))
+        sums.append(float(bound.max() / (1 + b.start[b.picks].sum())))
+        thresholds.append(float((b.start / b.last).max()) / THRESHOLD)
+    return {
+        "BBKB, local rule: scores fall by at most the local bound": max(falls),
+        "BBKB, local rule: local bound over that of the sum rule": max(sums),
+        "BBKB, local rule: scores at the last pick fall by at most C": max(thresholds),
+    }
 
 
 def _dimensions(trace: Trace) -> list[tuple[Batch, float]]:
