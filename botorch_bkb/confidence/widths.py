@@ -204,8 +204,8 @@ def anytime_exact(p: Progress) -> float:
 
     The width is ``sqrt(C~) beta~ / sqrt(lambda)``, with ``beta~`` from
     :func:`botorch_bkb.confidence.anytime_exact`. Where an information threshold discards results,
-    the posterior is that of the kept ones. It holds for them, since a result is kept by its
-    variance and not by its reward.
+    the posterior is that of the kept ones. The bound holds for them, since a result is kept by
+    its variance and not by its reward.
 
     Args:
         p: The progress of a run.
