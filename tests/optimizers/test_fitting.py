@@ -6,7 +6,7 @@ import pytest
 import torch
 from botorch.exceptions.errors import ModelFittingError
 
-from botorch_bkb import BBKB, GPUCB
+from botorch_bkb import BBKB, BKB, GPUCB
 from botorch_bkb.models import Surrogate
 from tests.optimizers.inside import hyper_of
 from tests.optimizers.support import Problem, kernel, play
@@ -133,3 +133,23 @@ def test_a_failed_fit_keeps_the_earlier_hyperparameters(monkeypatch):
         optimizer.tell(rows, problem.rewards(rows))
     assert optimizer.num_observations == 20
     assert optimizer.ask() is not None
+
+
+def test_a_fit_that_begins_with_half_of_its_dictionary_is_as_good(monkeypatch):
+    monkeypatch.setattr("botorch_bkb.optimizers.updating.MOST_FITTED", 60)
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(300, 2, generator=generator, dtype=torch.float64)
+    noise = 0.1 * torch.randn(300, generator=generator, dtype=torch.float64)
+
+    def fitted():
+        bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+        optimizer = BKB(bounds=bounds, seed=0)
+        optimizer.tell(X, torch.sin(5 * X).sum(-1) + noise)
+        return hyper_of(optimizer)
+
+    plain = fitted()
+    monkeypatch.setattr("botorch_bkb.models.fitting.LARGE", 100)
+    begun = fitted()
+    assert begun.noise_var != plain.noise_var  # it ends elsewhere, a nat away at most
+    assert begun.noise_var == pytest.approx(plain.noise_var, rel=0.1)
+    torch.testing.assert_close(begun.kernel.lengthscale, plain.kernel.lengthscale, atol=0, rtol=0.3)
