@@ -27,6 +27,7 @@ from botorch_bkb.acquisition import (
     UCB,
     FromBoTorch,
     Greedy,
+    InTurn,
     NoisyEI,
     PureExploration,
     Thompson,
@@ -39,7 +40,7 @@ from botorch_bkb.batches import (
     ProductRule,
     SumRule,
 )
-from botorch_bkb.confidence import Alternating, Confidence, Fixed
+from botorch_bkb.confidence import Confidence, Fixed
 from botorch_bkb.dictionaries import (
     AllPoints,
     Automatic,
@@ -79,8 +80,9 @@ VALUES = {
     for kind in (
         Arms, Box, Tree, TrustRegion, Surrogate, AllPoints, Automatic, InformationThreshold,
         RidgeLeverageSampling, RandomlyPivotedCholesky, QuadratureFeatures, RandomFeatures,
-        Confidence, Fixed, Alternating, OneAtATime, SumRule, LocalRule, ProductRule, HoldingRule,
-        Elimination, UCB, EI, MPI, PI, NoisyEI, PureExploration, Thompson, Greedy, FromBoTorch,
+        Confidence, Fixed, OneAtATime, SumRule, LocalRule, ProductRule, HoldingRule,
+        Elimination, UCB, EI, MPI, PI, NoisyEI, InTurn, PureExploration, Thompson,
+        Greedy, FromBoTorch,
     )
 }  # fmt: skip
 LENGTH = struct.Struct("<Q")

@@ -36,6 +36,7 @@ from botorch_bkb.acquisition import (
     BudgetedUCB,
     FromBoTorch,
     Greedy,
+    InTurn,
     NoisyEI,
     PureExploration,
     Thompson,
@@ -49,7 +50,7 @@ from botorch_bkb.batches import (
     ProductRule,
     SumRule,
 )
-from botorch_bkb.confidence import Alternating, Confidence, Fixed
+from botorch_bkb.confidence import Confidence, Fixed
 from botorch_bkb.domains import Arms, Box, Tree, TrustRegion
 from botorch_bkb.encoding import (
     DTYPES,
@@ -153,7 +154,7 @@ PARTS = [
     RandomFeatures(30, seed=4),
     Confidence("theory", delta=0.2, norm_bound="double", noise_bound=0.3),
     Fixed(1.5),
-    Alternating(2.5, narrow=0.0),
+    InTurn((UCB(), NoisyEI(8))),
     UCB(),
     EI(),
     MPI(),

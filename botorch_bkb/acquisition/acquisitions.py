@@ -96,6 +96,15 @@ class Acquisition(ABC):
             context: The belief.
         """
 
+    @property
+    def rules(self) -> tuple[Acquisition, ...]:
+        r"""The rules that take turns; only this one by default."""
+        return (self,)
+
+    def turn(self, number: int) -> Acquisition:
+        r"""Return the rule of a pick, after so many observations and picks of its batch."""
+        return self.rules[number % len(self.rules)]
+
     def check_arms(self) -> None:
         r"""Raise where the rule cannot rank arms, of which only means and variances are known."""
         return
@@ -188,6 +197,56 @@ class NoisyEI(Acquisition):
             'Noisy expected improvement is for a box, got arms: use "mpi", whose incumbent is the '
             "highest posterior mean, or pass bounds."
         )
+
+
+@dataclass(frozen=True)
+class InTurn(Acquisition):
+    r"""Several rules that take turns, one pick after another.
+
+    A batch over arms is picked by one rule. So is a large batch over a box: by the first.
+
+    Args:
+        acquisitions: The rules.
+
+    Example:
+        The default over a box where hyperparameters are fitted. Upper bounds keep the regret of the
+        evaluated points low, and noisy expected improvement finds better ones:
+
+        >>> import torch
+        >>> from botorch_bkb import BKB
+        >>> from botorch_bkb.acquisition import UCB, InTurn, NoisyEI
+        >>> box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+        >>> in_turn = InTurn((UCB(), NoisyEI()))
+        >>> BKB(bounds=box, seed=0).parts.acquisition == in_turn
+        True
+        >>> in_turn.turn(7)
+        NoisyEI(num_samples=64)
+    """
+
+    acquisitions: tuple[Acquisition, ...]
+
+    def __post_init__(self) -> None:
+        rules = self.acquisitions
+        is_plain = isinstance(rules, tuple) and all(isinstance(r, Acquisition) for r in rules)
+        if not is_plain or not rules or any(isinstance(rule, InTurn) for rule in rules):
+            raise InputDataError(
+                "InTurn takes a tuple of one or more other acquisition rules, such as "
+                f"InTurn((UCB(), NoisyEI())), got {rules!r}."
+            )
+
+    @property
+    def rules(self) -> tuple[Acquisition, ...]:
+        r"""The rules that take turns."""
+        return self.acquisitions
+
+    def function(self, context: AcquisitionContext) -> AcquisitionFunction:
+        r"""Return the function of the first rule; batches ask for that of :meth:`turn`."""
+        return self.rules[0].function(context)
+
+    def check_arms(self) -> None:
+        r"""Raise where one of the rules cannot rank arms."""
+        for rule in self.rules:
+            rule.check_arms()
 
 
 @dataclass(frozen=True)

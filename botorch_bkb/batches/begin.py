@@ -49,7 +49,7 @@ def _(domain: Arms, context: BatchContext) -> Batch:
         "candidates": candidates,
         **context.options,
     }
-    acquisition = context.acquisition
+    acquisition = context.acquisition_of(0)
     if left := context.left_of_design(domain):
         return ArmsDesign(table, rule, left, **options)
     if isinstance(acquisition, Thompson):

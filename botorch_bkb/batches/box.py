@@ -212,7 +212,8 @@ class BoxBatch(BatchOverBox):
         return hallucinated(model, self._unit(rows), noise_var)
 
     def _choose(self) -> int:
-        seed, acquisition = self.context.record.seed + len(self.picks), self.context.acquisition
+        seed = self.context.record.seed + len(self.picks)
+        acquisition = self.context.acquisition_of(len(self.picks))
         if isinstance(acquisition, Greedy) and _coin(seed) < acquisition.probability:
             return self._row_of(self.domain.design(0, 1, seed % 2**31))
         region = self.region
@@ -320,7 +321,7 @@ class BoxContext(AcquisitionContext):
 
     def __init__(self, batch: BoxBatch, seed: int) -> None:
         self.batch, self.seed = batch, seed
-        self.width = batch.context.width_of(len(batch.picks))
+        self.width = batch.context.record.width
 
     @cached_property
     def marginals(self) -> Model:

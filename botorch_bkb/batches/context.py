@@ -13,7 +13,6 @@ from botorch_bkb.batches.candidates import Candidates
 from botorch_bkb.batches.models import BeliefModels
 from botorch_bkb.batches.request import Request
 from botorch_bkb.batches.rule import BatchRule
-from botorch_bkb.confidence.widths import Fixed
 from botorch_bkb.dictionaries import DictionaryRule, threshold_of
 from botorch_bkb.domains import Arms, Domain
 from botorch_bkb.state.in_flight import BatchRecord
@@ -36,7 +35,6 @@ class BatchContext:
         rule: When the batch is complete.
         request: What the user wants of this ask.
         fits: Whether hyperparameters are fitted.
-        width: The width of the bounds where it is constant, up to alternation; else None.
     """
 
     state: State
@@ -47,7 +45,6 @@ class BatchContext:
     rule: BatchRule
     request: Request = ANYTHING
     fits: bool = False
-    width: Fixed | None = None
 
     @property
     def record(self) -> BatchRecord:
@@ -56,12 +53,9 @@ class BatchContext:
         assert record is not None
         return record
 
-    def width_of(self, pick: int) -> float:
-        r"""Return the width of a pick of the batch; its number begins at 0."""
-        record = self.record
-        if self.width is None or record.stragglers or record.given_up:
-            return record.width
-        return self.width.of_pick(self.state.history.num_observations + pick)
+    def acquisition_of(self, pick: int) -> Acquisition:
+        r"""Return what is maximised by a pick of the batch; its number begins at 0."""
+        return self.acquisition.turn(self.state.history.num_observations + pick)
 
     @property
     def best_reward(self) -> float:

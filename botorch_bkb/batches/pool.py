@@ -157,7 +157,7 @@ class PoolBatch(BoxBatch):
     def suits(domain: Box, context: BatchContext) -> bool:
         r"""Return whether a batch is large, by upper bounds, over a box without constraints."""
         n = context.request.n
-        is_large = n is not None and n >= LARGE and context.acquisition == UCB()
+        is_large = n is not None and n >= LARGE and context.acquisition.turn(0) == UCB()
         if not (is_large and domain.search.is_plain):
             return False
         marginals = context.models.marginals(context.state, domain.cube, context.table)

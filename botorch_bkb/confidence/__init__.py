@@ -33,10 +33,9 @@ from botorch_bkb.confidence.theorems import (
     noise_over_time,
     non_adaptive,
 )
-from botorch_bkb.confidence.widths import Alternating, Fixed, NonAdaptive, Progress, Width
+from botorch_bkb.confidence.widths import Fixed, NonAdaptive, Progress, Width
 
 __all__ = [
-    "Alternating",
     "Confidence",
     "Fixed",
     "NonAdaptive",

@@ -16,6 +16,8 @@ from botorch_bkb.validation import check_between
 DELTA = 0.1
 #: ``eps`` of the papers' theorems, unless the user says otherwise.
 ACCURACY = 0.5
+#: The heuristic width.
+HEURISTIC = Fixed(2.0)
 #: Names that ``width`` may have.
 NAMES = ("heuristic", "information", "theory", "paper")
 
@@ -25,14 +27,13 @@ class Confidence:
     r"""The width of an optimizer's confidence bounds.
 
     Args:
-        width: ``"heuristic"`` (two posterior standard deviations; over a box that is searched, half
-            of one for every second point: :class:`~botorch_bkb.confidence.Alternating`),
-            ``"information"`` (the theorems' shape without their constants), ``"theory"`` (the
-            tightest bound that is proved for the dictionary and batch rule; for information
-            thresholds that discard and no ``norm_bound``, for draws from the prior), ``"paper"``
-            (the bound of the paper's own theorem), a number of posterior standard deviations, or a
-            function of :class:`~botorch_bkb.confidence.Progress`. None means information where
-            kernel, noise and ``norm_bound`` are given, and heuristic otherwise.
+        width: ``"heuristic"`` (two posterior standard deviations), ``"information"`` (the
+            theorems' shape without their constants), ``"theory"`` (the tightest bound that is
+            proved for the dictionary and batch rule; for information thresholds that discard and no
+            ``norm_bound``, for draws from the prior), ``"paper"`` (the bound of the paper's own
+            theorem), a number of posterior standard deviations, or a function of
+            :class:`~botorch_bkb.confidence.Progress`. None means information where kernel, noise
+            and ``norm_bound`` are given, and heuristic otherwise.
         delta: Failure probability of the bounds.
         norm_bound: Bound ``F`` on the norm of the function. ``"double"`` starts at 1 and doubles
             whenever an observation falls outside its interval by more than noise explains. None
@@ -102,14 +103,11 @@ class Confidence:
         r"""Whether a bound that is proved was asked for by name."""
         return self.width in ("theory", "paper")
 
-    def rule(
-        self, *, is_given: bool, heuristic: Fixed, theory: Width | None, paper: Width | None
-    ) -> Width:
+    def rule(self, *, is_given: bool, theory: Width | None, paper: Width | None) -> Width:
         r"""Return the width as a function of the progress.
 
         Args:
             is_given: Whether kernel and noise are given.
-            heuristic: The heuristic width.
             theory: The tightest width that is proved; None where none covers the other parts.
             paper: The width of the paper's own theorem; None where there is none.
         """
@@ -128,7 +126,7 @@ class Confidence:
             return proved
         if callable(width):
             return width
-        return heuristic if isinstance(width, str) else Fixed(float(width))
+        return HEURISTIC if isinstance(width, str) else Fixed(float(width))
 
     def check_effects(
         self, rule: Width, *, uses_norm: bool, uses_delta: bool, uses_accuracy: bool

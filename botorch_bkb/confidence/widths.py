@@ -125,40 +125,6 @@ class Fixed:
         r"""Return the constant width."""
         return self.width
 
-    def of_pick(self, number: int) -> float:
-        r"""Return the width of a pick over a box, after so many observations and picks."""
-        return self.width
-
-
-@dataclass(frozen=True)
-class Alternating(Fixed):
-    r"""A constant width, and a narrow one for every second point over a box that is searched.
-
-    A narrow bound is highest near the best point that is known, and improves on it. A wide one
-    leads elsewhere. In turn they find better points than a width in between. Intervals,
-    ``gap()`` and ``width_now`` have the wide one. So have picks while results of earlier asks are
-    pending, and large batches: without new results narrow bounds would lead to the same place
-    again and again.
-
-    Args:
-        width: The width in posterior standard deviations.
-        narrow: The narrow one, after an odd number of observations and picks of the batch.
-
-    Example:
-        >>> import torch
-        >>> from botorch_bkb import BKB
-        >>> from botorch_bkb.confidence import Alternating
-        >>> box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-        >>> BKB(bounds=box, width=Alternating(2.5, narrow=0.0)).width_now
-        2.5
-    """
-
-    narrow: float = 0.5
-
-    def of_pick(self, number: int) -> float:
-        r"""Return the width of a pick over a box, after so many observations and picks."""
-        return self.narrow if number % 2 else self.width
-
 
 def information(p: Progress) -> float:
     r"""Return the theorems' width without their constants: a heuristic without a guarantee.

@@ -10,7 +10,6 @@ import torch
 from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
-from botorch_bkb.confidence.widths import Fixed
 from botorch_bkb.designs import size_of_design
 from botorch_bkb.domains.domain import Domain
 from botorch_bkb.domains.reading import Points, check_arms, read_points
@@ -71,11 +70,6 @@ class Arms(Domain):
         r"""Return the number of arms of the initial design."""
         size = self.num_initial or (size_of_design(self.dim) if fits else 0)
         return min(size, len(self.arms))
-
-    @property
-    def default_width(self) -> Fixed:
-        r"""The heuristic width of bounds: two standard deviations."""
-        return Fixed(2.0)
 
     @property
     def default_oversampling(self) -> float:

@@ -16,7 +16,6 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
-from botorch_bkb.confidence.widths import Alternating, Fixed
 from botorch_bkb.designs import size_of_design
 from botorch_bkb.domains.bounded import BoundedDomain
 from botorch_bkb.domains.search import Search
@@ -118,14 +117,6 @@ class Box(BoundedDomain):
     def grid(self) -> Tensor | None:
         r"""All points of the box, ``g x d``; None where they are too many to list."""
         return self.search.grid()
-
-    @property
-    def default_width(self) -> Fixed:
-        r"""Two standard deviations, and half of one for every second point.
-
-        Constant widths of 1.5 and 2 gave worse recommendations (``python -m benchmarks search``).
-        """
-        return Alternating(2.0, narrow=0.5)
 
     @property
     def default_max_dictionary(self) -> int:

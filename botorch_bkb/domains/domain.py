@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from botorch_bkb.confidence.widths import Fixed
 from botorch_bkb.domains.reading import Points
 from botorch_bkb.domains.suggestion import Suggestion
 from botorch_bkb.rows import RowIndex
@@ -59,11 +58,6 @@ class Domain(ABC):
     @abstractmethod
     def index(self) -> RowIndex:
         r"""The inputs with which the table of a run starts, and what finds rows among them."""
-
-    @property
-    @abstractmethod
-    def default_width(self) -> Fixed:
-        r"""The width of heuristic confidence bounds, in posterior standard deviations."""
 
     @property
     @abstractmethod

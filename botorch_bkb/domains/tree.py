@@ -14,7 +14,6 @@ import torch
 from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
-from botorch_bkb.confidence.widths import Fixed
 from botorch_bkb.domains.bounded import BoundedDomain
 from botorch_bkb.domains.partition import Metric, PartitionTree
 from botorch_bkb.validation import check_positive_integer
@@ -116,11 +115,6 @@ class Tree(BoundedDomain):
                 "as many."
             )
         as_radius(self.radius)
-
-    @property
-    def default_width(self) -> Fixed:
-        r"""The heuristic width of bounds: two standard deviations."""
-        return Fixed(2.0)
 
     @property
     def depth_limit(self) -> int:

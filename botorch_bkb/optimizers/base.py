@@ -283,5 +283,4 @@ class OptimizerBase:
             parts.batch,
             request or Request(),
             parts.model.fits,
-            parts.constant_width,
         )

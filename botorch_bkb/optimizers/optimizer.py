@@ -40,7 +40,7 @@ from botorch_bkb.optimizers.elimination import (
     with_stage_completed,
 )
 from botorch_bkb.optimizers.exclusive import exclusive, transaction
-from botorch_bkb.optimizers.parts import Parts
+from botorch_bkb.optimizers.parts import Parts, default_acquisition
 from botorch_bkb.optimizers.recommending import recommended
 from botorch_bkb.optimizers.regions import check_searches_everywhere, with_regions_updated
 from botorch_bkb.optimizers.results import BatchCompleteError, Best, ConvergedError, Convergence
@@ -109,7 +109,8 @@ class Optimizer(OptimizerBase):
         batch: When a batch is complete; one point at a time by default.
         acquisition: What is maximised: an :class:`~botorch_bkb.acquisition.Acquisition`, a name, a
             function that makes a BoTorch acquisition function of a model, or, over a box, a class
-            of BoTorch's; upper confidence bounds by default.
+            of BoTorch's. By default upper confidence bounds; over a box whose hyperparameters are
+            fitted, these and noisy expected improvement in turn.
         seed: Seed of all randomness.
 
     Example:
@@ -161,18 +162,22 @@ class Optimizer(OptimizerBase):
         dictionary: DictionaryRule | None = None,
         confidence: Confidence | None = None,
         batch: BatchRule | None = None,
-        acquisition: Acquisition | str | Any = "ucb",
+        acquisition: Acquisition | str | Any | None = None,
         seed: int | None = None,
     ) -> None:
         if dictionary is None and isinstance(domain, Domain):
             dictionary = RidgeLeverageSampling(
                 domain.default_oversampling, domain.default_max_dictionary
             )
+        model = Surrogate() if model is None else model
+        confidence = Confidence() if confidence is None else confidence
+        if acquisition is None:
+            acquisition = default_acquisition(domain, model, dictionary, confidence)
         parts = Parts(
             domain=domain,
-            model=Surrogate() if model is None else model,
+            model=model,
             dictionary=dictionary,  # type: ignore[arg-type]  # checked there
-            confidence=Confidence() if confidence is None else confidence,
+            confidence=confidence,
             batch=OneAtATime() if batch is None else batch,
             acquisition=as_acquisition(acquisition),
         )

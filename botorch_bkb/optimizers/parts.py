@@ -5,21 +5,24 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import InputDataWarning
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bkb.acquisition import EI, PI, UCB, Acquisition, PureExploration
+from botorch_bkb.acquisition import EI, PI, UCB, Acquisition, InTurn, NoisyEI, PureExploration
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches import BatchRule, Elimination
 from botorch_bkb.belief import check_kernel_on
+from botorch_bkb.closed_form import closed_form
 from botorch_bkb.confidence import Confidence, Fixed, Progress, Width, theorems, widths
 from botorch_bkb.confidence.confidence import checked_width
 from botorch_bkb.confidence.slopes import Slopes, slope_and_tail
 from botorch_bkb.dictionaries import (
     DictionaryRule,
+    FourierFeatures,
     InformationThreshold,
     RidgeLeverageSampling,
     threshold_of,
@@ -38,6 +41,22 @@ from botorch_bkb.optimizers.guarantees import (
 from botorch_bkb.state.state import State
 from botorch_bkb.units import UnitCube
 from botorch_bkb.validation import level_of_user
+
+
+def default_acquisition(domain: Any, model: Any, dictionary: Any, confidence: Any) -> Acquisition:
+    r"""Return what is maximised where the user does not say it.
+
+    Over a box whose hyperparameters are fitted, with bounds that have no guarantee, upper bounds
+    and noisy expected improvement take turns, as far as the latter has a closed form. Otherwise
+    these are upper bounds. (The arguments are checked afterwards.)
+    """
+    is_fitted = isinstance(domain, Box) and isinstance(model, Surrogate) and model.fits
+    is_plain = isinstance(confidence, Confidence) and confidence.width in (None, "heuristic")
+    if not (is_fitted and is_plain) or isinstance(dictionary, FourierFeatures):
+        return UCB()
+    kernel = model.covar_module
+    is_closed = kernel is None or closed_form(kernel) is not None
+    return InTurn((UCB(), NoisyEI())) if is_closed else UCB()
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +177,7 @@ class Parts:
                 "an arm that is eliminated may become the best. Use BBKB",
             ),
             f"acquisition {self.acquisition!r}": (
-                isinstance(self.acquisition, (EI, PI)),
+                any(isinstance(rule, (EI, PI)) for rule in self.acquisition.rules),
                 'the best reward may be an old one. Use "mpi", which compares with the belief',
             ),
         }
@@ -194,7 +213,6 @@ class Parts:
         r"""The width of the bounds as a function of the progress."""
         return self.confidence.rule(
             is_given=not self.model.fits,
-            heuristic=self.domain.default_width,
             theory=theory_for(
                 self.dictionary, self.batch, has_norm=self.confidence.norm_bound is not None
             ),
@@ -252,11 +270,6 @@ class Parts:
         if isinstance(self.width, Fixed):  # the progress costs a pass over the arms
             return self.width.width
         return checked_width(self.width, self.progress(state, table))
-
-    @property
-    def constant_width(self) -> Fixed | None:
-        r"""The width if it is constant, up to alternation; else None."""
-        return self.width if isinstance(self.width, Fixed) else None
 
     def progress(self, state: State, table: ArmTable) -> Progress:
         r"""Return what the width may depend on."""

@@ -9,10 +9,10 @@ from botorch.acquisition.analytic import LogExpectedImprovement
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.exceptions.errors import InputDataError
 from botorch.models.deterministic import GenericDeterministicModel
-from gpytorch.kernels import RBFKernel
+from gpytorch.kernels import PeriodicKernel, RBFKernel
 from torch.distributions import Normal
 
-from botorch_bkb import BKB, GPBUCB
+from botorch_bkb import BKB, GPBUCB, RandomFeatures
 from botorch_bkb.acquisition import (
     EI,
     MPI,
@@ -22,11 +22,15 @@ from botorch_bkb.acquisition import (
     AcquisitionContext,
     FromBoTorch,
     Greedy,
+    InTurn,
+    NoisyEI,
     Thompson,
     as_acquisition,
 )
 from botorch_bkb.acquisition.moments import FixedMoments
-from botorch_bkb.domains import Arms, Box
+from botorch_bkb.confidence import Confidence
+from botorch_bkb.domains import Arms, Box, Tree
+from botorch_bkb.models import Surrogate
 from botorch_bkb.optimizers import Optimizer
 
 MEAN = torch.tensor([0.0, 0.5, -1.0], dtype=torch.float64)
@@ -181,3 +185,47 @@ def test_exploration_over_a_box_ignores_the_rewards():
         optimizer.tell(X, scale * X)
         asked.append(float(optimizer.ask().X))
     assert asked[0] == pytest.approx(asked[1], abs=1e-3) == pytest.approx(1.0, abs=1e-2)
+
+
+def test_rules_take_turns():
+    in_turn = InTurn((UCB(), EI(), MPI()))
+    assert [in_turn.turn(n) for n in (0, 4, 8)] == [UCB(), EI(), MPI()]
+    assert in_turn.rules == (UCB(), EI(), MPI()) and UCB().turn(5) == UCB()
+    assert torch.equal(values(in_turn), values(UCB()))
+
+
+@pytest.mark.parametrize("rules", [(), [UCB()], UCB(), (UCB(), "ei"), (InTurn((UCB(),)),)])
+def test_what_cannot_take_turns(rules):
+    with pytest.raises(InputDataError, match="tuple of one or more other acquisition rules"):
+        InTurn(rules)
+
+
+def test_over_arms_batches_take_turns():
+    arms = torch.eye(3, dtype=torch.float64)
+    optimizer = BKB(arms, acquisition=InTurn((UCB(), Greedy(0.0))), num_initial=1, seed=0)
+    optimizer.tell([0], [1.0])
+    assert int(optimizer.ask().indices) == 0  # the highest mean
+    optimizer.tell([0], [1.0])
+    assert int(optimizer.ask(distinct=True).indices) != 0  # the highest bound
+    with pytest.raises(InputDataError, match="for a box, got arms"):
+        BKB(arms, acquisition=InTurn((UCB(), NoisyEI())))
+
+
+GIVEN = {"covar_module": RBFKernel(), "noise_var": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("domain", "options", "expected"),
+    [
+        (Box(SQUARE), {}, InTurn((UCB(), NoisyEI()))),
+        (Box(SQUARE), {"model": Surrogate(RBFKernel())}, InTurn((UCB(), NoisyEI()))),
+        (Box(SQUARE), {"model": Surrogate(**GIVEN)}, UCB()),
+        (Box(SQUARE), {"model": Surrogate(PeriodicKernel())}, UCB()),
+        (Box(SQUARE), {"dictionary": RandomFeatures(50)}, UCB()),
+        (Box(SQUARE), {"confidence": Confidence(1.5)}, UCB()),
+        (Tree(SQUARE), {}, UCB()),
+        (Arms(SQUARE), {}, UCB()),
+    ],
+)
+def test_what_is_maximised_by_default(domain, options, expected):
+    assert Optimizer(domain, **options).parts.acquisition == expected

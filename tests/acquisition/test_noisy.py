@@ -8,14 +8,13 @@ from typing import ClassVar
 import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
-from botorch.utils.sampling import draw_sobol_normal_samples
 from gpytorch.kernels import PeriodicKernel
 from torch.distributions import Normal
 
 from botorch_bkb import BKB
 from botorch_bkb.acquisition import NoisyEI
 from botorch_bkb.acquisition.closed import ClosedMarginals
-from botorch_bkb.acquisition.noisy import LEFT, LogNoisyImprovement
+from botorch_bkb.acquisition.noisy import LEFT, LogNoisyImprovement, normal_samples
 from botorch_bkb.acquisition.scores import by_autograd
 from tests.acquisition.test_scores import KERNELS, model
 
@@ -34,8 +33,7 @@ def dense(belief, X, x, num_samples: int, seed: int) -> torch.Tensor:
         left = LEFT * belief.covar_module(X, diag=True).mean()
     n = len(X)
     own = cov[:n, :n] + left * torch.eye(n, dtype=torch.float64)
-    base = draw_sobol_normal_samples(n, num_samples, dtype=torch.float64, seed=seed)
-    draws = base @ torch.linalg.cholesky(own).mT
+    draws = normal_samples(n, num_samples, seed).mT @ torch.linalg.cholesky(own).mT
     best = sorted({int((mean[:n] + values).argmax()) for values in draws})
     gain = torch.linalg.solve(own[best][:, best], cov[best][:, n:]).mT
     sd = (cov[n:, n:] - gain @ cov[best][:, n:]).diagonal().sqrt()
@@ -110,3 +108,11 @@ def test_arms_and_numbers_of_draws_are_refused():
         BKB(points(5), acquisition="nei")
     with pytest.raises(InputDataError, match="num_samples"):
         NoisyEI(0)
+
+
+def test_normal_samples_are_normal_and_depend_on_the_seed():
+    draws = torch.cat([normal_samples(40, 64, seed) for seed in range(50)], -1)
+    assert draws.shape == (40, 3200) and draws.isfinite().all()
+    assert draws.mean(-1).abs().max() < 0.1 and (draws.std(-1) - 1).abs().max() < 0.1
+    assert torch.equal(normal_samples(3, 8, 1), normal_samples(3, 8, 1))
+    assert not torch.equal(normal_samples(3, 8, 1), normal_samples(3, 8, 2))

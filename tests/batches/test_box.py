@@ -8,10 +8,9 @@ import torch
 from botorch.acquisition.analytic import UpperConfidenceBound
 
 from botorch_bkb import InformationThreshold
-from botorch_bkb.acquisition import EI, Greedy, Thompson
+from botorch_bkb.acquisition import EI, UCB, Greedy, InTurn, PureExploration, Thompson
 from botorch_bkb.batches import BoxBatch, DesignBatch, OneAtATime, SumRule
 from botorch_bkb.batches.box import BoxContext, hallucinated
-from botorch_bkb.confidence import Alternating
 from botorch_bkb.domains import Box
 from botorch_bkb.units import UnitCube
 from tests import naive
@@ -23,6 +22,7 @@ from tests.problems import rbf
 CUBE = UnitCube(BOUNDS)
 GRID = CUBE.from_unit(UNIT)
 LONG = SumRule(1e6)
+IN_TURN = InTurn((UCB(), PureExploration()))
 
 
 @pytest.fixture(autouse=True)
@@ -127,27 +127,19 @@ def test_picks_have_the_highest_bound_of_a_model_that_hallucinates():
 
 
 @pytest.mark.parametrize("observations", [1, 2])
-def test_every_second_pick_may_have_a_narrow_bound(observations):
+def test_acquisition_rules_take_turns(observations):
     optimizer = over_box()
     optimizer.tell(GRID[:observations], [5.0] * observations)
     mean, cov = dense_grid(optimizer)
-    context = replace(context_of(optimizer, rule=LONG), width=Alternating(9.0, narrow=0.5))
+    context = replace(context_of(optimizer, width=9.0, rule=LONG), acquisition=IN_TURN)
     batch = BoxBatch(optimizer.domain, context)
     expected = []
     for pick in range(3):
-        width = 0.5 if (observations + pick) % 2 else 9.0
-        expected.append(int((mean + width * conditioned(cov, expected).sqrt()).argmax()))
+        var = conditioned(cov, expected)
+        score = var if (observations + pick) % 2 else mean + 9.0 * var.sqrt()
+        expected.append(int(score.argmax()))
         batch.pick()
     assert places_of(batch.inputs_of(torch.tensor(batch.picks), GRID)) == expected
-
-
-@pytest.mark.parametrize("earlier", ["stragglers", "given_up"])
-def test_while_points_are_outstanding_picks_have_the_width_of_the_batch(earlier):
-    width = Alternating(2.0, narrow=0.1)
-    context = replace(context_of(over_box(), width=2.0, **{earlier: (0,)}), width=width)
-    assert [context.width_of(pick) for pick in range(3)] == [2.0] * 3
-    alone = replace(context_of(over_box(), width=2.0), width=width)
-    assert sorted(alone.width_of(pick) for pick in range(2)) == [0.1, 2.0]
 
 
 @pytest.mark.parametrize("earlier", ["stragglers", "given_up"])

@@ -13,7 +13,7 @@ from tests.confidence.support import progress
 
 
 def resolved(confidence: Confidence, is_given=True, theory=widths.anytime, paper=widths.bbkb):
-    return confidence.rule(is_given=is_given, heuristic=Fixed(1.7), theory=theory, paper=paper)
+    return confidence.rule(is_given=is_given, theory=theory, paper=paper)
 
 
 def growing(p):
@@ -23,13 +23,13 @@ def growing(p):
 @pytest.mark.parametrize(
     ("confidence", "is_given", "expected"),
     [
-        (Confidence(), True, Fixed(1.7)),
-        (Confidence(), False, Fixed(1.7)),
+        (Confidence(), True, Fixed(2.0)),
+        (Confidence(), False, Fixed(2.0)),
         (Confidence(norm_bound=2.0), True, widths.information),
         (Confidence(norm_bound="double"), True, widths.information),
-        (Confidence(norm_bound=2.0), False, Fixed(1.7)),
-        (Confidence("heuristic"), True, Fixed(1.7)),
-        (Confidence("heuristic", norm_bound=2.0), True, Fixed(1.7)),
+        (Confidence(norm_bound=2.0), False, Fixed(2.0)),
+        (Confidence("heuristic"), True, Fixed(2.0)),
+        (Confidence("heuristic", norm_bound=2.0), True, Fixed(2.0)),
         (Confidence("information"), False, widths.information),
         (Confidence("theory"), False, widths.anytime),
         (Confidence("paper"), False, widths.bbkb),

@@ -7,7 +7,7 @@ import math
 import pytest
 from botorch.exceptions.errors import InputDataError
 
-from botorch_bkb.confidence import Alternating, Fixed, widths
+from botorch_bkb.confidence import Fixed, widths
 from tests.confidence.support import progress
 
 NAMED = [
@@ -18,13 +18,6 @@ NAMED = [
 
 def test_a_fixed_width_depends_on_nothing():
     assert Fixed(1.5)(progress()) == Fixed(1.5)(progress(num_observations=10**6)) == 1.5
-
-
-def test_an_alternating_width_is_narrow_for_every_second_pick():
-    width = Alternating(2.5, narrow=0.5)
-    assert width(progress()) == 2.5
-    assert [width.of_pick(n) for n in range(4)] == [2.5, 0.5, 2.5, 0.5]
-    assert [Fixed(1.5).of_pick(n) for n in range(2)] == [1.5, 1.5]
 
 
 def test_information():

@@ -7,7 +7,6 @@ import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 
 from botorch_bkb import BKB
-from botorch_bkb.confidence import Fixed
 from botorch_bkb.domains import Arms, Suggestion
 
 #: Rows 0 and 3 are equal, and so are rows 1 and 4, which differ in the sign of a zero.
@@ -127,6 +126,6 @@ def test_checksums_tell_arms_apart():
 def test_defaults():
     domain = Arms(X)
     assert domain.keep_coordinates
-    assert (domain.default_width, domain.default_oversampling) == (Fixed(2.0), 8.0)
+    assert domain.default_oversampling == 8.0
     with pytest.raises(TypeError):
         Arms(X, False)  # options are named

@@ -9,7 +9,6 @@ from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataErro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from botorch_bkb.confidence import Alternating, Fixed
 from botorch_bkb.domains import Box, Suggestion, Tree
 from tests.domains.support import BOUNDS, FAST
 
@@ -245,11 +244,9 @@ def test_rows_have_no_numbers_and_what_was_observed_is_recommended(domain):
     assert torch.arange(9)[domain.candidates(rows[:0])].tolist() == [0]  # the centre
 
 
-@pytest.mark.parametrize(
-    ("domain", "width"), [(Box, Alternating(2.0, narrow=0.5)), (Tree, Fixed(2.0))]
-)
-def test_defaults(domain, width):
+@pytest.mark.parametrize("domain", [Box, Tree])
+def test_defaults(domain):
     box = domain(BOUNDS)
-    assert (box.default_width, box.default_oversampling) == (width, 2.0)
+    assert box.default_oversampling == 2.0
     assert box.keep_coordinates and box.dim == 2 and box.dtype == torch.float64
     assert box.checksum == domain(BOUNDS.clone()).checksum != domain(BOUNDS + 1e-9).checksum

@@ -35,7 +35,7 @@ def batch_of(optimizer, **parts):
         state = replace(state, in_flight=in_flight)
     table, models = build_table(parts.domain, state), BeliefModels(parts.domain.index.X)
     rules = parts.acquisition, parts.dictionary, parts.batch
-    context = BatchContext(state, table, models, *rules, width=parts.constant_width)
+    context = BatchContext(state, table, models, *rules)
     batch = begin_batch(parts.domain, context)
     batch.follow(context.record.picks)
     return batch

@@ -60,9 +60,12 @@ class BBKB(Optimizer):
             :class:`~botorch_bkb.batches.BatchRule`.
         batch_threshold: ``C~``: the factor by which variances may fall before feedback is needed.
         max_batch_size: The largest number of points in a batch.
-        acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``,
-            ``"explore"``, a function that makes a BoTorch acquisition function of a model, over a
-            box also a class of BoTorch's, or an :class:`~botorch_bkb.acquisition.Acquisition`.
+        acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"nei"``, ``"pi"``, ``"thompson"``,
+            ``"greedy"``, ``"explore"``, a function that makes a BoTorch acquisition function of a
+            model, over a box also a class of BoTorch's, or an
+            :class:`~botorch_bkb.acquisition.Acquisition`. By default upper bounds; over a box whose
+            hyperparameters are fitted, these and noisy expected improvement in turn
+            (:class:`~botorch_bkb.acquisition.InTurn`).
         max_replicates: How often an arm may be evaluated in all; None for any number.
         num_initial: Size of the initial design, ``2 d + 2`` by default, but at most 30. Over arms
             there is one by default only where hyperparameters are fitted.
@@ -114,7 +117,7 @@ class BBKB(Optimizer):
         batch_rule: str | BatchRule = "local",
         batch_threshold: float = 2.0,
         max_batch_size: int = 10_000,
-        acquisition: str | Acquisition | Factory = "ucb",
+        acquisition: str | Acquisition | Factory | None = None,
         max_replicates: int | None = None,
         num_initial: int | None = None,
         discrete_dims: Mapping[int, Sequence[float]] | None = None,

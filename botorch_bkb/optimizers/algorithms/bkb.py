@@ -52,9 +52,12 @@ class BKB(Optimizer):
             ``oversampling="theory"``.
         batch_rule: ``"one"``, ``"sum"``, ``"local"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
-        acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``,
-            ``"explore"``, a function that makes a BoTorch acquisition function of a model, over a
-            box also a class of BoTorch's, or an :class:`~botorch_bkb.acquisition.Acquisition`.
+        acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"nei"``, ``"pi"``, ``"thompson"``,
+            ``"greedy"``, ``"explore"``, a function that makes a BoTorch acquisition function of a
+            model, over a box also a class of BoTorch's, or an
+            :class:`~botorch_bkb.acquisition.Acquisition`. By default upper bounds; over a box whose
+            hyperparameters are fitted, these and noisy expected improvement in turn
+            (:class:`~botorch_bkb.acquisition.InTurn`).
         max_replicates: How often an arm may be evaluated in all; None for any number.
         num_initial: Size of the initial design, ``2 d + 2`` by default, but at most 30. Over arms
             there is one by default only where hyperparameters are fitted.
@@ -102,7 +105,7 @@ class BKB(Optimizer):
         delta: float = 0.1,
         accuracy: float = 0.5,
         batch_rule: str | BatchRule = "one",
-        acquisition: str | Acquisition | Factory = "ucb",
+        acquisition: str | Acquisition | Factory | None = None,
         max_replicates: int | None = None,
         num_initial: int | None = None,
         discrete_dims: Mapping[int, Sequence[float]] | None = None,
