@@ -2,6 +2,7 @@ r"""The acquisition part of an optimizer: what is maximised to pick the next poi
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -112,15 +113,23 @@ class Acquisition(ABC):
 
 @dataclass(frozen=True)
 class UCB(Acquisition):
-    r"""Upper confidence bounds, ``mean + width sd``.
+    r"""Upper confidence bounds, ``mean + share width sd``.
+
+    Args:
+        share: The factor of the width for picks. Below one nothing is proved about the regret.
 
     Reference:
         Srinivas et al., ICML 2010. (GP-UCB.)
     """
 
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_between("share", self.share, 0, math.inf, ends=True)
+
     def function(self, context: AcquisitionContext) -> AcquisitionFunction:
-        r"""Return the bound of the context's width."""
-        return UpperBound(context.marginals, context.width)
+        r"""Return the bound of a share of the context's width."""
+        return UpperBound(context.marginals, self.share * context.width)
 
 
 @dataclass(frozen=True)
@@ -203,24 +212,26 @@ class NoisyEI(Acquisition):
 class InTurn(Acquisition):
     r"""Several rules that take turns, one pick after another.
 
-    A batch over arms is picked by one rule. So is a large batch over a box: by the first.
+    A batch over arms is picked by one rule. The first one picks large batches over a box, and
+    while results of earlier asks are pending: without new results the others might lead to the same
+    place again and again.
 
     Args:
         acquisitions: The rules.
 
     Example:
-        The default over a box where hyperparameters are fitted. Upper bounds keep the regret of the
-        evaluated points low, and noisy expected improvement finds better ones:
+        The default over a box where hyperparameters are fitted. A wide bound leads elsewhere, and a
+        narrow one improves on the best point that is known:
 
         >>> import torch
         >>> from botorch_bkb import BKB
-        >>> from botorch_bkb.acquisition import UCB, InTurn, NoisyEI
+        >>> from botorch_bkb.acquisition import UCB, InTurn
         >>> box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-        >>> in_turn = InTurn((UCB(), NoisyEI()))
+        >>> in_turn = InTurn((UCB(), UCB(share=0.25)))
         >>> BKB(bounds=box, seed=0).parts.acquisition == in_turn
         True
         >>> in_turn.turn(7)
-        NoisyEI(num_samples=64)
+        UCB(share=0.25)
     """
 
     acquisitions: tuple[Acquisition, ...]

@@ -58,6 +58,7 @@ def _(domain: Arms, context: BatchContext) -> Batch:
         return GreedyBatch(table, rule, acquisition.probability, context.generator(), **options)
     if not isinstance(acquisition, UCB):
         return ExactBatch(table, rule, AcquisitionCriterion(acquisition, context), **options)
+    width *= acquisition.share
     if context.request.n is not None:
         return ConditionedBatch(table, rule, width, **options)
     if context.dictionary.joins_at_once:

@@ -55,6 +55,8 @@ class BatchContext:
 
     def acquisition_of(self, pick: int) -> Acquisition:
         r"""Return what is maximised by a pick of the batch; its number begins at 0."""
+        if self.record.stragglers or self.record.given_up:
+            return self.acquisition.turn(0)
         return self.acquisition.turn(self.state.history.num_observations + pick)
 
     @property

@@ -110,7 +110,7 @@ class Optimizer(OptimizerBase):
         acquisition: What is maximised: an :class:`~botorch_bkb.acquisition.Acquisition`, a name, a
             function that makes a BoTorch acquisition function of a model, or, over a box, a class
             of BoTorch's. By default upper confidence bounds; over a box whose hyperparameters are
-            fitted, these and noisy expected improvement in turn.
+            fitted, wide and narrow ones in turn.
         seed: Seed of all randomness.
 
     Example:
@@ -172,7 +172,7 @@ class Optimizer(OptimizerBase):
         model = Surrogate() if model is None else model
         confidence = Confidence() if confidence is None else confidence
         if acquisition is None:
-            acquisition = default_acquisition(domain, model, dictionary, confidence)
+            acquisition = default_acquisition(domain, model, confidence)
         parts = Parts(
             domain=domain,
             model=model,

@@ -12,17 +12,15 @@ from botorch.exceptions.warnings import InputDataWarning
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from botorch_bkb.acquisition import EI, PI, UCB, Acquisition, InTurn, NoisyEI, PureExploration
+from botorch_bkb.acquisition import EI, PI, UCB, Acquisition, InTurn, PureExploration
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.batches import BatchRule, Elimination
 from botorch_bkb.belief import check_kernel_on
-from botorch_bkb.closed_form import closed_form
 from botorch_bkb.confidence import Confidence, Fixed, Progress, Width, theorems, widths
 from botorch_bkb.confidence.confidence import checked_width
 from botorch_bkb.confidence.slopes import Slopes, slope_and_tail
 from botorch_bkb.dictionaries import (
     DictionaryRule,
-    FourierFeatures,
     InformationThreshold,
     RidgeLeverageSampling,
     threshold_of,
@@ -42,21 +40,19 @@ from botorch_bkb.state.state import State
 from botorch_bkb.units import UnitCube
 from botorch_bkb.validation import level_of_user
 
+#: Over a box: bounds of two standard deviations, and of half of one for every second point.
+WIDE_AND_NARROW = InTurn((UCB(), UCB(share=0.25)))
 
-def default_acquisition(domain: Any, model: Any, dictionary: Any, confidence: Any) -> Acquisition:
+
+def default_acquisition(domain: Any, model: Any, confidence: Any) -> Acquisition:
     r"""Return what is maximised where the user does not say it.
 
-    Over a box whose hyperparameters are fitted, with bounds that have no guarantee, upper bounds
-    and noisy expected improvement take turns, as far as the latter has a closed form. Otherwise
-    these are upper bounds. (The arguments are checked afterwards.)
+    These are upper bounds. Over a box whose hyperparameters are fitted, with bounds that have no
+    guarantee, wide and narrow ones take turns. (The arguments are checked afterwards.)
     """
     is_fitted = isinstance(domain, Box) and isinstance(model, Surrogate) and model.fits
     is_plain = isinstance(confidence, Confidence) and confidence.width in (None, "heuristic")
-    if not (is_fitted and is_plain) or isinstance(dictionary, FourierFeatures):
-        return UCB()
-    kernel = model.covar_module
-    is_closed = kernel is None or closed_form(kernel) is not None
-    return InTurn((UCB(), NoisyEI())) if is_closed else UCB()
+    return WIDE_AND_NARROW if is_fitted and is_plain else UCB()
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +80,7 @@ class Parts:
         self._check_kernel()
         if isinstance(self.domain, Arms):
             self.acquisition.check_arms()
-        if isinstance(self.domain, Tree) and not isinstance(self.acquisition, UCB):
+        if isinstance(self.domain, Tree) and self.acquisition != UCB():
             raise InputDataError(
                 f"A tree is searched by upper bounds, got acquisition {self.acquisition!r}: use a "
                 "Box for others, as in BKB(bounds=...)."

@@ -9,10 +9,10 @@ from botorch.acquisition.analytic import LogExpectedImprovement
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.exceptions.errors import InputDataError
 from botorch.models.deterministic import GenericDeterministicModel
-from gpytorch.kernels import PeriodicKernel, RBFKernel
+from gpytorch.kernels import RBFKernel
 from torch.distributions import Normal
 
-from botorch_bkb import BKB, GPBUCB, RandomFeatures
+from botorch_bkb import BKB, GPBUCB
 from botorch_bkb.acquisition import (
     EI,
     MPI,
@@ -36,6 +36,7 @@ from botorch_bkb.optimizers import Optimizer
 MEAN = torch.tensor([0.0, 0.5, -1.0], dtype=torch.float64)
 VAR = torch.tensor([1.0, 0.04, 4.0], dtype=torch.float64)
 SQUARE = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+GIVEN = {"covar_module": RBFKernel(), "noise_var": 0.1}
 
 
 class Known(AcquisitionContext):
@@ -73,6 +74,7 @@ def upper(model, width=2.0):
     ("acquisition", "expected"),
     [
         (UCB(), MEAN + 1.5 * VAR.sqrt()),
+        (UCB(0.5), MEAN + 0.75 * VAR.sqrt()),
         (EI(), log_expected_improvement(0.3)),
         (MPI(), log_expected_improvement(0.5)),
         (PI(), Normal(0.0, 1.0).cdf((MEAN - 0.3) / VAR.sqrt()).log()),
@@ -211,17 +213,25 @@ def test_over_arms_batches_take_turns():
         BKB(arms, acquisition=InTurn((UCB(), NoisyEI())))
 
 
-GIVEN = {"covar_module": RBFKernel(), "noise_var": 0.1}
+@pytest.mark.parametrize("n", [None, 1])
+def test_a_share_of_the_width_over_arms(n):
+    arms = torch.eye(3, dtype=torch.float64)
+    for share, expected in ((0.0, {0}), (1.0, {1, 2})):
+        optimizer = BKB(arms, acquisition=UCB(share), num_initial=1, **GIVEN, seed=0)
+        optimizer.tell([0], [0.5])
+        assert int(optimizer.ask(n).indices) in expected
+    with pytest.raises(InputDataError, match="share must be"):
+        UCB(-1.0)
+    with pytest.raises(InputDataError, match="A tree is searched by upper bounds"):
+        Optimizer(Tree(SQUARE), acquisition=UCB(0.5))
 
 
 @pytest.mark.parametrize(
     ("domain", "options", "expected"),
     [
-        (Box(SQUARE), {}, InTurn((UCB(), NoisyEI()))),
-        (Box(SQUARE), {"model": Surrogate(RBFKernel())}, InTurn((UCB(), NoisyEI()))),
+        (Box(SQUARE), {}, InTurn((UCB(), UCB(0.25)))),
+        (Box(SQUARE), {"model": Surrogate(RBFKernel())}, InTurn((UCB(), UCB(0.25)))),
         (Box(SQUARE), {"model": Surrogate(**GIVEN)}, UCB()),
-        (Box(SQUARE), {"model": Surrogate(PeriodicKernel())}, UCB()),
-        (Box(SQUARE), {"dictionary": RandomFeatures(50)}, UCB()),
         (Box(SQUARE), {"confidence": Confidence(1.5)}, UCB()),
         (Tree(SQUARE), {}, UCB()),
         (Arms(SQUARE), {}, UCB()),

@@ -143,6 +143,14 @@ def test_acquisition_rules_take_turns(observations):
 
 
 @pytest.mark.parametrize("earlier", ["stragglers", "given_up"])
+def test_while_points_are_outstanding_the_first_rule_picks(earlier):
+    waiting = replace(context_of(over_box(), **{earlier: (0,)}), acquisition=IN_TURN)
+    assert [waiting.acquisition_of(pick) for pick in range(3)] == [UCB()] * 3
+    alone = replace(context_of(over_box()), acquisition=IN_TURN)
+    assert {alone.acquisition_of(pick) for pick in range(2)} == set(IN_TURN.rules)
+
+
+@pytest.mark.parametrize("earlier", ["stragglers", "given_up"])
 def test_points_asked_earlier_count_as_picked(earlier):
     optimizer = over_box()
     first = optimizer.ask()
