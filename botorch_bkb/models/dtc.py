@@ -205,9 +205,14 @@ class DTCGP(SparseGP):
         scores = self._belief_now().variance(self.covar_module, X) / noise.double()
         with torch.no_grad():
             chosen = self._rule.choose(Candidates(X, self.covar_module, noise, scores), generator)
-        self._warn_once(chosen, X)
-        now = self._hyperparameters()
-        self.__dict__.update(_given=None, _indices=chosen.positions, _drawn_under=now, _belief=None)
+        self.__dict__.update(
+            _given=None,
+            _indices=chosen.positions,
+            _num_drawn=chosen.num_drawn,
+            _drawn_under=self._hyperparameters(),
+            _belief=None,
+        )
+        self._warn_once(X)
         return self
 
     def leverage_scores(self, X: Tensor, noise: Tensor | None = None) -> Tensor:

@@ -114,7 +114,9 @@ def test_there_is_no_best_point_before_the_first_result(domain):
 
 
 def test_arguments_of_other_types():
-    with pytest.raises(InputDataError, match=r"seed must be a whole number from .* or None, got '0'"):
+    with pytest.raises(
+        InputDataError, match=r"seed must be a whole number from .* or None, got '0'"
+    ):
         BBKB(ARMS, seed="0")
     with pytest.raises(InputDataError, match=r"discrete_dims must map coordinates.*got \[0\]"):
         BBKB(bounds=BOUNDS, discrete_dims=[0])
