@@ -252,6 +252,10 @@ def _product(scales: tuple[Tensor, ...]) -> Tensor | None:
 
 def _distances(a: Tensor, b: Tensor) -> Tensor:
     r"""Compute ``|a_i - b_j|`` from differences, ``batch x n x m``."""
+    if a.requires_grad or b.requires_grad:  # for second derivatives, which ``cdist`` lacks
+        squares = (a.unsqueeze(-2) - b.unsqueeze(-3)).square().sum(-1)
+        apart = squares > 0  # a root has no slope at zero, and the masked one has none there
+        return torch.where(apart, torch.where(apart, squares, 1.0).sqrt(), 0.0)
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
 
 
