@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from botorch.exceptions.errors import InputDataError, ModelFittingError
+from botorch.exceptions.errors import InputDataError, ModelFittingError, UnsupportedError
 from botorch.fit import _fit_fallback
 from botorch.optim.fit import fit_gpytorch_mll_scipy
 from gpytorch.mlls import MarginalLogLikelihood
@@ -37,7 +37,13 @@ def fit_with_reasons(
 
     Raises:
         ModelFittingError: All attempts have failed. Its cause is the last attempt's error.
+        UnsupportedError: All hyperparameters are frozen.
     """
+    if not any(p.requires_grad for p in mll.parameters()):
+        raise UnsupportedError(
+            "A fit needs a hyperparameter that may change, got a model without one that requires "
+            "a gradient: use the model as it is, or call requires_grad_(True) on a part of it."
+        )
     reasons: list[NotPSDError] = []
 
     def remembering(*args: Any, **options: Any) -> Any:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from botorch.exceptions.errors import ModelFittingError
+from botorch.exceptions.errors import ModelFittingError, UnsupportedError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP
 from botorch.optim.fit import fit_gpytorch_mll_torch
@@ -87,6 +87,14 @@ def test_a_failure_without_a_reason_is_reported_as_botorch_does():
     options = {"max_attempts": 0}
     with pytest.raises(ModelFittingError, match=r"have failed.$"):
         fit_gpytorch_mll(mll_of(model), **options)
+
+
+@pytest.mark.parametrize("model_class", [DTCGP, CompressedGP])
+def test_a_model_without_free_hyperparameters_is_refused(model_class):
+    model = model_class(*regression(30)).requires_grad_(False)
+    with pytest.raises(UnsupportedError, match=r"needs a hyperparameter.*requires_grad_\(True\)"):
+        fit_gpytorch_mll(mll_of(model))
+    assert model.posterior(torch.zeros(1, 2, dtype=torch.float64)).mean.isfinite().all()
 
 
 def test_an_optimizer_of_the_users_is_used():
