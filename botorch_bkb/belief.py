@@ -29,6 +29,7 @@ from botorch_bkb.linalg import (
     Embedding,
     cat_rows,
     information,
+    negligible,
     safe_cholesky,
     solve_rows,
 )
@@ -227,18 +228,31 @@ class Belief:
         return value, self._diagonal(kernel, X, e, V)
 
     @staticmethod
-    def _diagonal(kernel: Kernel, X: Tensor, e: Embedding, V: Tensor | None) -> Tensor:
-        var = e.variance(kernel_diagonal(kernel, X))
+    def _diagonal(
+        kernel: Kernel, X: Tensor, e: Embedding, V: Tensor | None, negligible: Tensor | None = None
+    ) -> Tensor:
+        var = e.variance(kernel_diagonal(kernel, X), negligible)
         return var if V is None else (var - V.square().sum(-1)).clamp_min(0)
 
     @torch.no_grad()
-    def variance(self, kernel: Kernel, X: Tensor) -> Tensor:
-        r"""Compute posterior variances ``... x q`` in float64, in chunks, never ``q x q``."""
-        out = []
+    def variance(self, kernel: Kernel, X: Tensor, round_off: bool = False) -> Tensor:
+        r"""Compute posterior variances ``... x q`` in float64, in chunks, never ``q x q``.
+
+        Args:
+            kernel: The covariance module.
+            X: ``... x q x d``.
+            round_off: Whether what rounding leaves unexplained counts as zero
+                (:func:`~botorch_bkb.linalg.negligible`).
+        """
+        out, least = [], None
+        if round_off and self.points.shape[-2]:
+            size = kernel_diagonal(kernel, self.points).mean(-1, keepdim=True)
+            least = negligible(X.dtype) * size
         for rows in chunks(X.shape[-2]):
             x = X[..., rows, :]
             e = self.embed(kernel, x)
-            out.append(self._diagonal(kernel, x, e, self._projection(kernel, x, e)))
+            V = self._projection(kernel, x, e)
+            out.append(self._diagonal(kernel, x, e, V, least))
         return torch.cat(out, -1)
 
     def condition(
@@ -312,8 +326,7 @@ class Belief:
             cross = kernel_matrix(kernel, x, self.points)
         z = solve_rows(self.factor.root, cross)
         unseen = prior.squeeze(-1) - z.square().sum(-1)
-        negligible = 1e-11 if x.dtype == torch.float64 else 1e-5
-        if not (unseen > negligible * prior.squeeze(-1)).any():
+        if not (unseen > negligible(x.dtype) * prior.squeeze(-1)).any():
             return self
         factor = self.factor.widen(cross, prior, x.dtype)
         return Belief(cat_rows(self.points, x), factor)

@@ -31,6 +31,8 @@ import torch
 from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
+from botorch_bkb.validation import check_dimensionality
+
 LINEAR, RBF = "linear", "rbf"
 #: Number of differences of coordinates up to which distances are computed from them.
 FEW = 2**16
@@ -43,6 +45,7 @@ class ClosedForm(NamedTuple):
     dims: Tensor | None  #: the dimensions that the kernel reads
     weights: Tensor  #: ``batch x 1 x d`` or ``batch x 1 x 1`` length-scales, or linear variances
     scales: tuple[Tensor, ...]  #: ``batch`` output scales
+    columns: int | None = None  #: the number of dimensions read, if the kernel was told it
 
     @property
     def hyperparameters(self) -> tuple[Tensor, ...]:
@@ -51,7 +54,23 @@ class ClosedForm(NamedTuple):
 
     def read(self, X: Tensor) -> Tensor:
         r"""Return the dimensions of ``X`` that the kernel reads, in float64."""
-        return (X if self.dims is None else X.index_select(-1, self.dims)).double()
+        return read_columns(X, self.dims, self.columns)
+
+
+def read_columns(X: Tensor, dims: Tensor | None, columns: int | None) -> Tensor:
+    r"""Return the dimensions of ``X`` that a kernel reads, in float64.
+
+    Args:
+        X: ``batch x n x d`` inputs.
+        dims: The dimensions; None for all.
+        columns: The number of dimensions that the kernel expects; None for any.
+
+    Raises:
+        DimensionalityError: There are not as many. Length-scales would broadcast.
+    """
+    X = X if dims is None else X.index_select(-1, dims)
+    check_dimensionality(columns, X.shape[-1])
+    return X.double()
 
 
 def closed_form(kernel: Kernel) -> ClosedForm | None:
@@ -72,11 +91,11 @@ def closed_form(kernel: Kernel) -> ClosedForm | None:
         kernel = kernel.base_kernel
     kind = type(kernel)
     if kind is RBFKernel:
-        return ClosedForm(RBF, dims, kernel.lengthscale, tuple(scales))
+        return ClosedForm(RBF, dims, kernel.lengthscale, tuple(scales), kernel.ard_num_dims)
     if kind is MaternKernel:
-        return ClosedForm(kernel.nu, dims, kernel.lengthscale, tuple(scales))
+        return ClosedForm(kernel.nu, dims, kernel.lengthscale, tuple(scales), kernel.ard_num_dims)
     if kind is LinearKernel:
-        return ClosedForm(LINEAR, dims, kernel.variance, tuple(scales))
+        return ClosedForm(LINEAR, dims, kernel.variance, tuple(scales), kernel.ard_num_dims)
     return None
 
 
@@ -233,6 +252,10 @@ def _product(scales: tuple[Tensor, ...]) -> Tensor | None:
 
 def _distances(a: Tensor, b: Tensor) -> Tensor:
     r"""Compute ``|a_i - b_j|`` from differences, ``batch x n x m``."""
+    if a.requires_grad or b.requires_grad:  # for second derivatives, which ``cdist`` lacks
+        squares = (a.unsqueeze(-2) - b.unsqueeze(-3)).square().sum(-1)
+        apart = squares > 0  # a root has no slope at zero, and the masked one has none there
+        return torch.where(apart, torch.where(apart, squares, 1.0).sqrt(), 0.0)
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
 
 

@@ -14,6 +14,9 @@ from botorch.exceptions.warnings import InputDataWarning
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+#: Packages whose frames are not the user's: fits come through BoTorch, decorators through torch.
+INSIDE = frozenset({"botorch_bkb", "botorch", "gpytorch", "linear_operator", "torch"})
+
 
 def check_finite(name: str, value: Tensor, remedy: str = "drop or impute these rows") -> None:
     r"""Raise if ``value`` has NaN or infinite entries."""
@@ -107,11 +110,29 @@ def check_broadcast(name: str, shape: torch.Size, other: str, expected: torch.Si
             )
 
 
+class DimensionalityError(BotorchTensorDimensionError, RuntimeError):
+    r"""An error for inputs of other dimensions than a kernel's, gpytorch's ``RuntimeError``."""
+
+
+def check_dimensionality(expected: int | None, got: int) -> None:
+    r"""Raise, in the words of gpytorch, unless inputs have the dimensions that a kernel expects.
+
+    Args:
+        expected: ``ard_num_dims`` of the kernel.
+        got: The number of dimensions that it reads.
+    """
+    if expected is None or expected == got:
+        return
+    raise DimensionalityError(
+        f"Expected the input to have {expected} dimensionality (based on the ard_num_dims "
+        f"argument). Got {got}: pass ard_num_dims={got}, or as many active_dims as length-scales."
+    )
+
+
 def level_of_user() -> int:
     r"""Return the ``stacklevel`` with which a warning of the caller points to the user's code."""
     frame, level = sys._getframe(1), 1
-    inside = (__name__.partition(".")[0], "torch")  # torch's decorators have frames of their own
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in INSIDE:
         frame, level = frame.f_back, level + 1
     return level
 

@@ -31,7 +31,7 @@ from botorch_bkb.belief import (
     kernel_matrix,
 )
 from botorch_bkb.features import has_features
-from botorch_bkb.linalg import Extension, SlidingFactor, information, solve_rows
+from botorch_bkb.linalg import Extension, SlidingFactor, information, negligible, solve_rows
 from botorch_bkb.rows import GrowingRows
 
 #: Dictionary changes after which the table is rebuilt to remove accumulated rounding errors.
@@ -228,8 +228,17 @@ class ArmTable:
 
     @property
     def effective_dimension(self) -> float:
-        r"""The effective dimension, ``sum_s tau(x_s)`` over the pulls."""
-        return self._factor.explained_dimension + float(self.unexplained.sum())
+        r"""The effective dimension, ``sum_s tau(x_s)`` over the pulls.
+
+        The dictionary explains its own points, and others up to rounding
+        (:func:`~botorch_bkb.linalg.negligible`). So with all points in the dictionary it is at most
+        the number of distinct ones, for any noise. :attr:`unexplained`, which widths with a
+        guarantee use, counts what the jitter of the factor leaves of them, too.
+        """
+        rows = self.pulled
+        matters = self.residual(rows) > negligible(self.X.dtype) * self.kernel_bound
+        matters &= ~torch.isin(rows, self.dictionary)
+        return self._factor.explained_dimension + float(self.unexplained[matters].sum())
 
     @property
     def log_determinant(self) -> float:

@@ -215,8 +215,12 @@ class DictionaryRule(InducingPointAllocator):
         r"""Return at most ``num_inducing`` of the inputs, ``batch x m x d``, as BoTorch expects."""
         noise = torch.full_like(inputs[..., 0], self.noise_var)
         with torch.no_grad():
-            indices = self._capped(num_inducing).select(inputs, covar_module, noise)
-        return inputs[..., indices, :]
+            chosen = self._capped(num_inducing).choose(Candidates(inputs, covar_module, noise))
+        own = getattr(self, "max_size", None)
+        own_binds = own is not None and own < num_inducing
+        argument = "max_size" if own_binds else "the number of inducing points"
+        warn_capped(chosen, inputs, covar_module, argument)
+        return inputs[..., chosen.positions, :]
 
     @abstractmethod
     def _capped(self, size: int) -> DictionaryRule:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 from gpytorch.kernels import Kernel
-from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
 from botorch_bkb.belief import chunks, dictionary_root, kernel_diagonal, kernel_matrix
-from botorch_bkb.linalg import Embedding, gram, solve_rows
+from botorch_bkb.linalg import Embedding, gram, information_root, solve_rows
 
 
 @torch.no_grad()
@@ -44,13 +43,13 @@ def data_leverage(
     """
     root = dictionary_root(kernel, points)
     noise = noise.double()
-    A = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device).expand_as(root)
+    total = torch.zeros_like(root)
     blocks = []
     for rows in chunks(X.shape[-2]):
         Z = solve_rows(root, kernel_matrix(kernel, X[..., rows, :], points))
-        A = A + gram(Z, noise[..., rows], None if counts is None else counts[rows])
+        total = total + gram(Z, noise[..., rows], None if counts is None else counts[rows])
         blocks.append((rows, Z))
-    info_root = psd_safe_cholesky(A)
+    info_root = information_root(total)
     scores = [
         Embedding(Z, solve_rows(info_root, Z)).variance(kernel_diagonal(kernel, X[..., rows, :]))
         / noise[..., rows]

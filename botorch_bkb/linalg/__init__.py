@@ -27,8 +27,11 @@ Its target is then the *sum* of their rewards.
 """
 
 from botorch_bkb.linalg.cholesky import (
+    InformationError,
     KernelNotPSDError,
     extend_cholesky,
+    information_root,
+    negligible,
     rank_one_root,
     rank_one_solve,
     safe_cholesky,
@@ -47,6 +50,7 @@ __all__ = [
     "DTCFactor",
     "Embedding",
     "Extension",
+    "InformationError",
     "KernelNotPSDError",
     "RowGradients",
     "SlidingFactor",
@@ -58,8 +62,10 @@ __all__ = [
     "gram",
     "grow_root",
     "information",
+    "information_root",
     "log_evidence",
     "map_tensors",
+    "negligible",
     "rank_one_root",
     "rank_one_solve",
     "safe_cholesky",

@@ -16,6 +16,20 @@ from torch import Tensor
 #: The most negative eigenvalue, over the mean diagonal, of a kernel matrix that is still accepted.
 SLIGHTLY_INDEFINITE = 0.05
 
+#: Ten times the least jitter of :func:`safe_cholesky`, for entries in float64 and in others.
+NEGLIGIBLE, NEGLIGIBLE_IN_SINGLE = 1e-11, 1e-5
+
+
+def negligible(precision: torch.dtype) -> float:
+    r"""Return the share of a mean ``k(x,x)`` that a factor with jitter leaves unexplained.
+
+    The jitter ``j`` leaves up to ``j`` of the variance at the dictionary's own points.
+
+    Args:
+        precision: The dtype in which the kernel was computed.
+    """
+    return NEGLIGIBLE if precision == torch.float64 else NEGLIGIBLE_IN_SINGLE
+
 
 class KernelNotPSDError(InputDataError, NotPSDError):
     r"""An error for a kernel matrix that no reasonable jitter makes positive definite.
@@ -23,6 +37,10 @@ class KernelNotPSDError(InputDataError, NotPSDError):
     For users it is BoTorch's ``InputDataError``. It is also linear_operator's ``NotPSDError``,
     because ``fit_gpytorch_mll`` makes another attempt after that error.
     """
+
+
+class InformationError(InputDataError, NotPSDError):
+    r"""An error for data that are too precise for float64, for BoTorch and linear_operator."""
 
 
 def safe_cholesky(
@@ -112,6 +130,34 @@ def _cholesky_of_indefinite(matrix: Tensor, low: Tensor, base: float) -> Tensor:
     )
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     return torch.linalg.cholesky(matrix + jitter * eye)
+
+
+def information_root(information: Tensor) -> Tensor:
+    r"""Compute the Cholesky factor of ``A = I + Z' Lam^{-1} Z``.
+
+    Its eigenvalues are at least one, unless rounding in larger ones hides that.
+
+    Args:
+        information: ``Z' Lam^{-1} Z``, ``batch x m x m``.
+
+    Raises:
+        InformationError: The factorisation fails.
+
+    Example:
+        >>> import torch
+        >>> information_root(torch.full((1, 1), 3.0, dtype=torch.float64))
+        tensor([[2.]], dtype=torch.float64)
+    """
+    eye = torch.eye(information.shape[-1], dtype=information.dtype, device=information.device)
+    try:
+        return psd_safe_cholesky(information + eye)
+    except (NotPSDError, NanError) as error:
+        largest = information.detach().diagonal(dim1=-2, dim2=-1).max()
+        raise InformationError(
+            "Kernel values over noise variances must be below about 1e16, so that rounding errors "
+            f"of their sums are below one, got about {float(largest):.1g} ({error}): rescale the "
+            "inputs (Normalize) if the kernel grows with them, or use a larger noise variance."
+        ) from error
 
 
 def solve_rows(root: Tensor, rows: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ import torch
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 
-from botorch_bkb.linalg.cholesky import solve_rows, solve_vector
+from botorch_bkb.linalg.cholesky import information_root, solve_rows, solve_vector
 from botorch_bkb.linalg.factor import information
 
 LOG_2_PI = math.log(2 * math.pi)
@@ -137,7 +137,7 @@ class SparseEvidence:
         r"""Return the log evidence of all rows, ``batch``."""
         assert self.gram is not None
         self.gram = self.gram.tril() + self.gram.tril(-1).mT
-        self._info_root = psd_safe_cholesky(self.gram + self._eye())
+        self._info_root = information_root(self.gram)
         half = solve_vector(self._info_root, self.rhs)
         logdet = 2 * self._info_root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         total = self.scalar - half.square().sum(-1) + logdet + self.num_rows * LOG_2_PI

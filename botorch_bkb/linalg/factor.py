@@ -13,6 +13,7 @@ from torch import Tensor
 from botorch_bkb.linalg.cholesky import (
     block_triangular,
     extend_cholesky,
+    information_root,
     rank_one_root,
     rank_one_solve,
     safe_cholesky,
@@ -37,11 +38,19 @@ class Embedding(NamedTuple):
         lift = residual.diagonal(dim1=-2, dim2=-1).clamp_max(0).neg()
         return residual + torch.diag_embed(lift) + self.w @ self.w.mT
 
-    def variance(self, prior: Tensor) -> Tensor:
-        r"""Compute DTC variances, ``... x q``, from the prior variances ``k(x,x)``."""
+    def variance(self, prior: Tensor, negligible: Tensor | None = None) -> Tensor:
+        r"""Compute DTC variances, ``... x q``, from the prior variances ``k(x,x)``.
+
+        Args:
+            prior: ``k(x,x)``, ``... x q``.
+            negligible: ``... x 1``, up to which an unexplained rest counts as zero.
+        """
         # A norm takes one pass over memory. A sum of squares takes two passes and a copy.
         z, w = (torch.linalg.vector_norm(t, dim=-1).square() for t in self)
-        return (prior - z).clamp_min(0) + w
+        rest = (prior - z).clamp_min(0)
+        if negligible is not None:
+            rest = rest.masked_fill(rest <= negligible, 0.0)
+        return rest + w
 
 
 def gram(Z: Tensor, noise: Tensor, counts: Tensor | None = None) -> Tensor:
@@ -80,8 +89,7 @@ def log_evidence(gram: Tensor, rhs: Tensor, targets: Tensor, noise: Tensor) -> T
         targets: Observations ``y``, ``batch x n``.
         noise: Noise variances, ``batch x n``.
     """
-    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    info_root = psd_safe_cholesky(gram + eye)
+    info_root = information_root(gram)
     coef = solve_vector(info_root, rhs)
     quadratic = (targets.square() / noise).sum(-1) - coef.square().sum(-1)
     logdet = 2 * info_root.diagonal(dim1=-2, dim2=-1).log().sum(-1) + noise.log().sum(-1)
@@ -150,8 +158,7 @@ class DTCFactor:
     @classmethod
     def from_information(cls, root: Tensor, gram: Tensor, rhs: Tensor) -> DTCFactor:
         r"""Compute the factor from ``L``, ``Z' Lam^{-1} Z`` and ``Z' Lam^{-1} y``."""
-        eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-        info_root = psd_safe_cholesky(gram + eye)
+        info_root = information_root(gram)
         return cls(root, info_root, solve_vector(info_root, rhs))
 
     def embed(self, K_xS: Tensor) -> Embedding:

@@ -22,6 +22,8 @@ from botorch_bkb.models.densities import Array, Density
 
 #: Values at the ends of an open interval have no finite stored parameter.
 MARGIN = 1e-8
+#: Supports of priors are half open, and stored parameters may be float32.
+MARGIN_OF_PRIOR = 1e-6
 #: The improvement of the log posterior per observation, in nats, below which a fit ends. SciPy's
 #: default takes two more evaluations of many observations for less than a thousandth of a nat.
 ENOUGH = 2e-7
@@ -37,6 +39,7 @@ class Hyperparameter:
         raw: The parameter that is stored.
         constraint: The constraint, or None.
         density: The log density of the prior and its gradient, or None.
+        support: The least and the largest value of the prior.
     """
 
     module: Module
@@ -44,6 +47,7 @@ class Hyperparameter:
     raw: Tensor
     constraint: Interval | None
     density: Density | None = None
+    support: tuple[float, float] = (-math.inf, math.inf)
 
     @classmethod
     def of(cls, module: Module, name: str) -> Hyperparameter:
@@ -81,7 +85,14 @@ class Hyperparameter:
 
     @property
     def ends(self) -> tuple[float, float]:
-        r"""The least and the largest coordinate."""
+        r"""The least and the largest coordinate, by the constraint and the prior."""
+        (low, high), (first, last) = self._constrained, self.support
+        if self.is_logarithmic:
+            first, last = (math.log(v) if v > 0 else -math.inf for v in (first, last))
+        return max(low, first + MARGIN_OF_PRIOR), min(high, last - MARGIN_OF_PRIOR)
+
+    @property
+    def _constrained(self) -> tuple[float, float]:
         if self.constraint is None:
             return -math.inf, math.inf
         low, high = (

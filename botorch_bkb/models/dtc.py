@@ -205,9 +205,14 @@ class DTCGP(SparseGP):
         scores = self._belief_now().variance(self.covar_module, X) / noise.double()
         with torch.no_grad():
             chosen = self._rule.choose(Candidates(X, self.covar_module, noise, scores), generator)
-        self._warn_once(chosen, X)
-        now = self._hyperparameters()
-        self.__dict__.update(_given=None, _indices=chosen.positions, _drawn_under=now, _belief=None)
+        self.__dict__.update(
+            _given=None,
+            _indices=chosen.positions,
+            _num_drawn=chosen.num_drawn,
+            _drawn_under=self._hyperparameters(),
+            _belief=None,
+        )
+        self._warn_once(X)
         return self
 
     def leverage_scores(self, X: Tensor, noise: Tensor | None = None) -> Tensor:
@@ -238,10 +243,15 @@ class DTCGP(SparseGP):
 
     @property
     def effective_dimension(self) -> Tensor:
-        r"""The effective dimension ``sum_i tau(x_i)`` of the data, per batch and output."""
+        r"""The effective dimension ``sum_i tau(x_i)`` of the data, per batch and output.
+
+        What rounding leaves unexplained (:func:`~botorch_bkb.linalg.negligible`) counts as zero. So
+        with all points in the dictionary it is at most their number, for any noise.
+        """
         self.eval()
         X = self.train_inputs[0]
-        return (self._belief_now().variance(self.covar_module, X) / self._noise(X)).sum(-1)
+        variance = self._belief_now().variance(self.covar_module, X, round_off=True)
+        return (variance / self._noise(X)).sum(-1)
 
     # ------------------------------------------------------------------ prior and posterior
 

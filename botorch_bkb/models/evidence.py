@@ -16,7 +16,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from botorch_bkb.belief import chunks, kernel_matrix
-from botorch_bkb.closed_form import Evaluation, closed_form
+from botorch_bkb.closed_form import Evaluation, closed_form, read_columns
 from botorch_bkb.features import FeatureKernel
 from botorch_bkb.linalg import RowGradients, SparseEvidence, embed, safe_cholesky
 
@@ -46,6 +46,7 @@ class KernelBlocks(NamedTuple):
     tensors: tuple[Tensor, ...]  #: hyperparameters, or parameters without a closed form
     profile: str | float | None  #: of the closed form; None without one
     dims: Tensor | None = None  #: the dimensions that a closed form reads
+    columns: int | None = None  #: their number, if the kernel was told it
 
     @classmethod
     def of(cls, kernel: Kernel) -> KernelBlocks:
@@ -53,7 +54,7 @@ class KernelBlocks(NamedTuple):
         form = closed_form(kernel)
         if form is None:
             return cls(kernel, tuple(p for p in kernel.parameters() if p.requires_grad), None)
-        return cls(kernel, form.hyperparameters, form.profile, form.dims)
+        return cls(kernel, form.hyperparameters, form.profile, form.dims, form.columns)
 
     def evaluate(self, X: Tensor, points: Tensor, tensors: Sequence[Tensor], inputs: bool) -> Block:
         r"""Evaluate the kernel at two sets of inputs, or its features at the first.
@@ -66,11 +67,8 @@ class KernelBlocks(NamedTuple):
         """
         if self.profile is None:
             return self._by_autograd(X, points, inputs)
-        if self.dims is not None:
-            x, s = X.index_select(-1, self.dims), points.index_select(-1, self.dims)
-        else:
-            x, s = X, points
-        e = Evaluation.of(self.profile, x.double(), s.double(), tuple(tensors))
+        x, s = (read_columns(t, self.dims, self.columns) for t in (X, points))
+        e = Evaluation.of(self.profile, x, s, tuple(tensors))
 
         def pull(G: Tensor) -> Gradients:
             if not inputs:

@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from botorch.exceptions.errors import InputDataError, ModelFittingError
+import torch
+from botorch.exceptions.errors import InputDataError, ModelFittingError, UnsupportedError
 from botorch.fit import _fit_fallback
 from botorch.optim.fit import fit_gpytorch_mll_scipy
 from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator.utils.errors import NotPSDError
+
+from botorch_bkb.models.noise import noise_variances
+
+#: Rows of the data at which a failed fit looks for values that are not finite.
+ROWS = 1000
 
 
 def fit_with_reasons(
@@ -31,7 +37,13 @@ def fit_with_reasons(
 
     Raises:
         ModelFittingError: All attempts have failed. Its cause is the last attempt's error.
+        UnsupportedError: All hyperparameters are frozen.
     """
+    if not any(p.requires_grad for p in mll.parameters()):
+        raise UnsupportedError(
+            "A fit needs a hyperparameter that may change, got a model without one that requires "
+            "a gradient: use the model as it is, or call requires_grad_(True) on a part of it."
+        )
     reasons: list[NotPSDError] = []
 
     def remembering(*args: Any, **options: Any) -> Any:
@@ -44,9 +56,33 @@ def fit_with_reasons(
     try:
         return _fit_fallback(mll, optimizer=remembering, **kwargs)
     except ModelFittingError as error:
-        if not reasons:
-            raise
-        raise ModelFittingError(f"{error} The last one: {explained(reasons[-1])}") from reasons[-1]
+        if reasons:
+            reason = f"{error} The last one: {explained(reasons[-1])}"
+            raise ModelFittingError(reason) from reasons[-1]
+        if not_finite := parts_that_are_not_finite(mll.model):
+            raise ModelFittingError(
+                f"{error} At the initial hyperparameters {' and '.join(not_finite)} must be "
+                "finite, got NaN or infinite values: check the modules on your inputs, or rescale "
+                "these (Normalize)."
+            ) from error
+        raise
+
+
+@torch.no_grad()
+def parts_that_are_not_finite(model: Any) -> list[str]:
+    r"""Return the names of those parts of a model's prior that are not finite at its data.
+
+    Args:
+        model: A GP with training data. The kernel is tried on at most :data:`ROWS` rows.
+    """
+    (X,) = model.train_inputs
+    X = model.transform_inputs(X) if model.training else X
+    parts = {
+        "the kernel matrix": model.covar_module(X[..., :ROWS, :]).to_dense(),
+        "the prior mean": model.mean_module(X),
+        "the noise variances": noise_variances(model.likelihood, model.train_targets.shape, X),
+    }
+    return [name for name, part in parts.items() if not torch.isfinite(part).all()]
 
 
 def explained(reason: NotPSDError) -> str:

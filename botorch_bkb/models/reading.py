@@ -2,8 +2,11 @@ r"""The log posterior of hyperparameters, read off a model or the history of an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
 
 import torch
 from gpytorch import settings
@@ -16,9 +19,12 @@ from torch import Tensor
 
 from botorch_bkb.closed_form import closed_form
 from botorch_bkb.models.coordinates import Hyperparameter
-from botorch_bkb.models.densities import log_density
+from botorch_bkb.models.densities import ends_of_support, log_density
 from botorch_bkb.models.evidence import KernelBlocks
 from botorch_bkb.models.log_posterior import LogPosterior
+
+#: Steps of stored parameters to values at which closures of priors are called, large and small.
+ELSEWHERE = (-4.0, 3.0)
 
 
 def read_model(mll: Any) -> LogPosterior | None:
@@ -33,9 +39,9 @@ def read_model(mll: Any) -> LogPosterior | None:
         return None
     model, likelihood, noise, counts = mll.model, mll.likelihood, None, None
     with torch.no_grad():
-        X = model.transform_inputs(model.train_inputs[0])
+        X = model.transform_inputs(model.train_inputs[0]).detach()
     indices = model._dictionary(X)
-    targets = model.train_targets.double()
+    targets = model.train_targets.detach().double()
     if type(likelihood) is FixedNoiseGaussianLikelihood:
         variances = likelihood.noise.detach().double().expand_as(targets)
     else:
@@ -142,19 +148,68 @@ def kernel_hyperparameters(kernel: Kernel) -> list[Hyperparameter]:
     return [Hyperparameter.of(kernel, name), *scales]
 
 
-def _covers(posterior: LogPosterior, owners: Iterable[Module]) -> bool:
+def _covers(posterior: LogPosterior, owners: list[Module]) -> bool:
     r"""Give each hyperparameter its prior; return whether all priors and parameters are covered."""
     known = posterior.hyperparameters
     raws = {id(h.raw) for h in known}
-    for owner in owners:
-        for _, module, prior, closure, _ in owner.named_priors():
-            value = closure(module)
-            for h in known:
-                if h.module is module and h.density is None and torch.equal(h.value, value):
-                    h.density = log_density(prior)
-                    break
-            else:
-                return False
-        if any(id(p) not in raws and p.requires_grad for p in owner.parameters()):
+    if any(id(p) not in raws and p.requires_grad for owner in owners for p in owner.parameters()):
+        return False
+    readings = []
+    for _, module, prior, closure, _ in chain.from_iterable(o.named_priors() for o in owners):
+        reading = _reading(partial(closure, module), module, known)
+        if reading is None or reading.hyperparameter.density is not None:
             return False
+        readings.append(reading)
+        h = reading.hyperparameter
+        h.density, h.support = log_density(prior), ends_of_support(prior)
+    return _hold_elsewhere(readings, known)
+
+
+class _Reading(NamedTuple):
+    r"""A hyperparameter, and a function that seems to return it."""
+
+    hyperparameter: Hyperparameter
+    function: Callable[[], Tensor]
+
+    @torch.no_grad()
+    def holds(self) -> bool:
+        r"""Return whether the function returns the hyperparameter at the present values."""
+        return torch.equal(self.hyperparameter.value, self.function())
+
+
+def _reading(
+    function: Callable[[], Tensor], module: Module, known: list[Hyperparameter]
+) -> _Reading | None:
+    r"""Return the hyperparameter of a module that a function returns, or None if it is another."""
+    readings = (_Reading(h, function) for h in known if h.module is module)
+    return next((r for r in readings if r.holds()), None)
+
+
+def _hold_elsewhere(readings: list[_Reading], known: list[Hyperparameter]) -> bool:
+    r"""Return whether functions return hyperparameters at other values, too.
+
+    A prior of ``1 / lengthscale`` looks like one of the length-scale where that is one.
+    """
+    for step in ELSEWHERE if readings else ():
+        with _moved(known, step):
+            if not all(r.holds() for r in readings):
+                return False
     return True
+
+
+@contextmanager
+def _moved(known: list[Hyperparameter], step: float) -> Iterator[None]:
+    r"""Give all hyperparameters other values, entries unequal, and restore them afterwards."""
+    stored = [h.raw.data for h in known]
+    try:
+        for i, (h, raw) in enumerate(zip(known, stored, strict=True)):
+            steps = torch.linspace(
+                step, 1.1 * step, raw.numel(), dtype=raw.dtype, device=raw.device
+            ).view(raw.shape)
+            steps = steps + 0.1 * i
+            plain = h.constraint is not None and not h.constraint.enforced
+            h.raw.data = raw * steps.exp() if plain else raw + steps
+        yield
+    finally:
+        for h, raw in zip(known, stored, strict=True):
+            h.raw.data = raw

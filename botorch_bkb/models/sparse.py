@@ -43,6 +43,7 @@ class SparseGP(AppendableGP):
     _given: Tensor | None  # indices given by the user
     _indices: Tensor | None  # current dictionary, including points conditioned on
     _drawn_under: Tensor | None  # hyperparameters when it was drawn
+    _num_drawn: int = 0  # points drawn for the current dictionary, before a cap on its size
     _warned: bool = False  # whether the user knows that the dictionary is capped
 
     def __init__(
@@ -100,15 +101,17 @@ class SparseGP(AppendableGP):
         In training mode an existing dictionary stays, so that the objective of a fit is fixed.
         """
         now = self._hyperparameters()
-        if self._indices is not None and (
+        indices = self._indices
+        if indices is None or not (
             self.training
             or self._given is not None
             or (self._drawn_under is not None and torch.equal(self._drawn_under, now))
         ):
-            return self._indices
-        with torch.no_grad():
-            indices = self._choose_dictionary(X)
-        self.__dict__.update(_indices=indices, _drawn_under=now)
+            with torch.no_grad():
+                indices = self._choose_dictionary(X)
+            self.__dict__.update(_indices=indices, _drawn_under=now)
+        if not self.training:  # the dictionary of a fit is not that of the predictions
+            self._warn_once(X)
         return indices
 
     @property
@@ -120,14 +123,17 @@ class SparseGP(AppendableGP):
         if self._has_features:
             return torch.empty(0, dtype=torch.long, device=X.device)
         chosen = self._rule.choose(Candidates(X, self.covar_module, self._noise(X)))
-        self._warn_once(chosen, X)
+        self.__dict__["_num_drawn"] = chosen.num_drawn
         return chosen.positions
 
-    def _warn_once(self, chosen: Draw, X: Tensor) -> None:
-        r"""Warn at the first dictionary that was capped, and say what that costs."""
-        if chosen.is_capped and not self._warned:
-            warn_capped(chosen, X, self.covar_module, "max_size")
+    def _warn_once(self, X: Tensor) -> None:
+        r"""Warn at the first dictionary for predictions that was capped; say what that costs."""
+        if self._warned or self._indices is None or self._given is not None:
+            return
+        draw = Draw(self._indices, self._num_drawn)
+        if draw.is_capped:
             self.__dict__["_warned"] = True
+            warn_capped(draw, X, self.covar_module, "max_size")
 
     def _hyperparameters(self) -> Tensor:
         parameters = [p.detach().flatten().double() for p in self.parameters()]
@@ -157,7 +163,7 @@ class SparseGP(AppendableGP):
             return noise_variances(self.likelihood, shape, X).detach()
 
     def _forget_dictionary(self) -> None:
-        self.__dict__.update(_indices=self._given, _drawn_under=None)
+        self.__dict__.update(_indices=self._given, _drawn_under=None, _num_drawn=0)
 
     def _dictionary_state(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("_indices", "_drawn_under")}

@@ -208,7 +208,7 @@ class OptimizerBase:
     @property
     @exclusive
     def effective_dimension(self) -> float:
-        r"""``d_eff = sum_s tau(x_s)`` over the pulls, under the present belief."""
+        r"""``d_eff = sum_s tau(x_s)`` over the pulls, under the present belief, up to rounding."""
         return self._table().effective_dimension
 
     @property

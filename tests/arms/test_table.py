@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 from gpytorch.means import ZeroMean
+from hypothesis import given
+from hypothesis import strategies as st
 
 from botorch_bkb.arms import ArmTable
 from botorch_bkb.arms import table as tables
@@ -120,6 +122,27 @@ def test_effective_dimension():
     table = make()
     scores = dense(table)[1] / NOISE
     assert table.effective_dimension == pytest.approx(float((table.counts * scores).sum()))
+
+
+@given(
+    st.floats(-300, 0), st.sets(st.integers(0, 29), min_size=1), st.integers(1, 4), st.booleans()
+)
+def test_all_points_explain_no_more_dimensions_than_there_are(exponent, rows, times, single):
+    dtype = torch.float32 if single else torch.float64
+    X = torch.rand(30, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    pulled = torch.tensor(sorted(rows))
+    table = ArmTable(X.to(dtype), kernel(dtype), 10.0**exponent, pulled)
+    table.observe(pulled.repeat(times), torch.zeros(times * len(rows), dtype=torch.float64))
+    assert 0 < table.effective_dimension <= len(rows) * (1 + 1e-6)
+
+
+def test_dropped_points_count_with_what_is_left_unexplained_of_them():
+    table = make(m=12)
+    before = table.effective_dimension
+    table.set_dictionary(torch.arange(6))
+    scores = dense(table)[1] / NOISE
+    assert table.effective_dimension == pytest.approx(float((table.counts * scores).sum()))
+    assert table.effective_dimension != pytest.approx(before)
 
 
 def test_log_determinant():

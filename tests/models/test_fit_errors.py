@@ -6,11 +6,12 @@ import sys
 
 import pytest
 import torch
-from botorch.exceptions.errors import ModelFittingError
+from botorch.exceptions.errors import ModelFittingError, UnsupportedError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import ModelListGP
 from botorch.optim.fit import fit_gpytorch_mll_torch
 from gpytorch.kernels import Kernel
+from gpytorch.means import LinearMean
 from gpytorch.mlls import ExactMarginalLogLikelihood, SumMarginalLogLikelihood
 
 from botorch_bkb import DTCGP, CompressedGP, fit_progress
@@ -59,11 +60,41 @@ def test_the_reason_reaches_the_user_of_a_list_of_models():
         fit_gpytorch_mll(SumMarginalLogLikelihood(models.likelihood, models))
 
 
+class NotFinite(Indefinite):
+    r"""A kernel that returns NaN, as custom kernels do where they divide by zero."""
+
+    def forward(self, x1, x2, diag=False, **params):
+        return float("nan") * super().forward(x1, x2, diag, **params)
+
+
+@pytest.mark.parametrize("dictionary", [None, torch.arange(10)], ids=["exact", "sparse"])
+def test_values_that_are_not_finite_are_named(dictionary):
+    model = DTCGP(*regression(30), covar_module=NotFinite(), dictionary=dictionary)
+    with pytest.raises(ModelFittingError, match=r"have failed.*kernel matrix.*must be finite"):
+        fit_gpytorch_mll(mll_of(model))
+
+
+def test_a_mean_that_is_not_finite_is_named():
+    model = DTCGP(*regression(30))
+    model.mean_module = LinearMean(2).double()
+    model.mean_module.weights.data.fill_(torch.nan)
+    with pytest.raises(ModelFittingError, match=r"have failed.*the prior mean must be finite"):
+        fit_gpytorch_mll(mll_of(model))
+
+
 def test_a_failure_without_a_reason_is_reported_as_botorch_does():
     model = DTCGP(*regression(30))
     options = {"max_attempts": 0}
     with pytest.raises(ModelFittingError, match=r"have failed.$"):
         fit_gpytorch_mll(mll_of(model), **options)
+
+
+@pytest.mark.parametrize("model_class", [DTCGP, CompressedGP])
+def test_a_model_without_free_hyperparameters_is_refused(model_class):
+    model = model_class(*regression(30)).requires_grad_(False)
+    with pytest.raises(UnsupportedError, match=r"needs a hyperparameter.*requires_grad_\(True\)"):
+        fit_gpytorch_mll(mll_of(model))
+    assert model.posterior(torch.zeros(1, 2, dtype=torch.float64)).mean.isfinite().all()
 
 
 def test_an_optimizer_of_the_users_is_used():

@@ -6,7 +6,14 @@ import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
 from botorch.models.transforms import Normalize
-from gpytorch.kernels import ConstantKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import (
+    ConstantKernel,
+    LinearKernel,
+    MaternKernel,
+    PolynomialKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 
 from botorch_bkb import (
     DTCGP,
@@ -29,6 +36,10 @@ def multitask(X, Y, *args, **kwargs):
 
 def fidelity(X, Y, *args, **kwargs):
     return MultiFidelityDTCGP(X, Y, *args, data_fidelities=[1], linear_truncated=False, **kwargs)
+
+
+def polynomial():
+    return PolynomialKernel(3)
 
 
 def with_category(X, Y):
@@ -105,6 +116,34 @@ def test_variances_of_extreme_scales_have_a_finite_posterior(build, variances):
     X, Y = regression(12)
     Yvar = torch.tensor(variances, dtype=Y.dtype).repeat(12 // len(variances)).unsqueeze(-1)
     assert_finite(build(X, Y, train_Yvar=Yvar))
+
+
+@pytest.mark.parametrize("dictionary", [None, torch.arange(0, 30, 3)], ids=["exact", "sparse"])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("kernel", "scale"), [(LinearKernel, 1e153), (polynomial, 1e20)])
+def test_kernels_that_grow_with_the_inputs_have_a_clear_error_or_a_finite_posterior(
+    kernel, scale, dictionary, seed
+):
+    torch.manual_seed(seed)
+    X, Y = regression(30)
+    model = DTCGP(scale * X, Y, covar_module=kernel().double(), dictionary=dictionary)
+    try:
+        posterior = model.posterior(scale * X[:3])
+    except InputDataError as error:
+        message = str(error)
+    else:
+        assert posterior.mean.isfinite().all() and posterior.variance.isfinite().all()
+        return
+    assert "Kernel values over noise variances must be below" in message and "Normalize" in message
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e50])
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_all_points_explain_no_more_dimensions_than_there_are(scale, repeats):
+    X, Y = regression(12)
+    X, Y = X.repeat(repeats, 1), Y.repeat(repeats, 1)
+    model = DTCGP(scale * X, Y, covar_module=polynomial().double())
+    assert model.effective_dimension <= 12 * (1 + 1e-6)
 
 
 @every_sparse_model

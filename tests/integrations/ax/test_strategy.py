@@ -1,15 +1,31 @@
 r"""``dtcgp_generation_strategy``: Ax's own generator with our model."""
 
+import json
+from dataclasses import is_dataclass
+
 import pytest
 import torch
 
 pytest.importorskip("ax")
 
 from ax.api.client import Client
+from ax.storage.json_store.decoder import object_from_json
+from ax.storage.json_store.encoder import object_to_json
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.models.utils.inducing_point_allocators import GreedyVarianceReduction
 
-from botorch_bkb import DTCGP, RidgeLeverageSampling
+from botorch_bkb import (
+    DTCGP,
+    AllPoints,
+    Automatic,
+    InformationThreshold,
+    QuadratureFeatures,
+    RandomFeatures,
+    RandomlyPivotedCholesky,
+    RidgeLeverageSampling,
+)
 from botorch_bkb.ax import SmallBaselineAcquisition, dtcgp_generation_strategy
+from botorch_bkb.dictionaries import DictionaryRule, FromAllocator
 from tests.integrations.ax.helpers import KIND, X, Y, bowl, complete, work
 
 QUICK = {"model_gen_options": {"optimizer_kwargs": {"num_restarts": 2, "raw_samples": 16}}}
@@ -96,6 +112,42 @@ def test_several_objectives_work():
         for index, p in client.get_next_trials(1).items():
             client.complete_trial(index, {"loss": bowl(p), "weight": p["x"] ** 2})
     assert client.get_pareto_frontier()
+
+
+RULES = [
+    AllPoints(max_size=7),
+    Automatic(exact_up_to=9, sampling=RandomlyPivotedCholesky(4)),
+    FromAllocator(GreedyVarianceReduction(), size=5),
+    InformationThreshold(0.1),
+    QuadratureFeatures(6),
+    RandomFeatures(20, seed=3),
+    RandomlyPivotedCholesky(5),
+    RidgeLeverageSampling(3.0, max_size=8),
+]
+
+
+def rules_of(base):
+    for rule in base.__subclasses__():
+        yield from ([rule] if is_dataclass(rule) else rules_of(rule))
+
+
+def test_every_dictionary_rule_of_the_package_is_tried():
+    named = {rule for rule in rules_of(DictionaryRule) if rule.__module__.startswith("botorch_bkb")}
+    assert named == {type(rule) for rule in RULES}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
+def test_dictionary_rules_survive_json(rule):
+    saved = json.loads(json.dumps(object_to_json(dtcgp_generation_strategy(dictionary=rule))))
+    again = object_from_json(saved)
+    (spec,) = again.nodes_by_name["DTCGP"].generator_specs
+    (config,) = spec.generator_kwargs["surrogate_spec"].model_configs
+    loaded = config.model_options["dictionary"]
+    assert type(loaded) is type(rule)
+    if isinstance(rule, FromAllocator):  # allocators do not compare
+        assert (type(loaded.allocator), loaded.size) == (type(rule.allocator), rule.size)
+    else:
+        assert loaded == rule
 
 
 def test_the_strategy_resumes_from_json(tmp_path):
