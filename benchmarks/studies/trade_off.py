@@ -30,7 +30,8 @@ from benchmarks.problems.bandits import Bandit, generated, rbf
 from benchmarks.problems.functions import FUNCTIONS, Problem
 from benchmarks.report import Options, Report
 from botorch_bkb import BBKB, CompressedUCB
-from botorch_bkb.confidence import Alternating, Progress
+from botorch_bkb.acquisition import UCB, InTurn
+from botorch_bkb.confidence import Progress
 from botorch_bkb.confidence.widths import compressed as finite_set
 from botorch_bkb.optimizers import Optimizer
 
@@ -61,8 +62,8 @@ KNOBS: dict[str, dict[str, dict[str, Any]]] = {
 }
 #: Widths over a box that three seeds do not distinguish, and the number of extra seeds for them.
 CLOSE, MORE_SEEDS = ("1 sd", "1.5 sd", "2 sd", "sqrt(0.2 d log 2t)", "alternating"), 5
-#: A width that differs from a constant one over a box only.
-ALTERNATING: dict[str, Any] = {"width": Alternating(2.0, narrow=0.5)}
+#: Two deviations and half of one in turn.
+ALTERNATING: dict[str, Any] = {"acquisition": InTurn((UCB(), UCB(share=0.25)))}
 OVER_A_BOX = {
     "width": (*CLOSE, "3 sd", "finite set", "information"),
     "oversampling": ("1", "2", "4", "8"),

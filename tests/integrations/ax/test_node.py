@@ -103,7 +103,7 @@ def test_a_closed_batch_needs_data():
 @pytest.mark.parametrize(("objective", "sign"), [("-loss", 1), ("loss", -1)])
 def test_node_minimises_and_maximises(objective, sign):
     client = make_client(objective=objective)
-    work(client, 12, lambda p: sign * bowl(p))
+    work(client, 20, lambda p: sign * bowl(p))
     best = client.get_best_parameterization()[0]
     assert bowl(best) < 0.01
 
