@@ -157,7 +157,10 @@ NAMED: dict[str, type[BatchRule]] = {
 
 
 def as_batch_rule(
-    rule: str | BatchRule, threshold: float = THRESHOLD, max_size: int = MAX_SIZE
+    rule: str | BatchRule,
+    threshold: float = THRESHOLD,
+    max_size: int | None = None,
+    default_size: int = MAX_SIZE,
 ) -> BatchRule:
     r"""Return the batch rule for a name; rules are returned unchanged.
 
@@ -165,9 +168,10 @@ def as_batch_rule(
         rule: A batch rule, or one of the names one, sum, local, product and hold.
         threshold: The threshold of a rule given by name.
         max_size: The largest batch size of a rule given by name.
+        default_size: The same where ``max_size`` is None.
     """
     if isinstance(rule, BatchRule):
-        if (threshold, max_size) != (THRESHOLD, MAX_SIZE):
+        if (threshold, max_size) != (THRESHOLD, None):
             raise InputDataError(
                 "batch_threshold and max_batch_size have no effect beside a batch rule, got "
                 f"{rule!r}: give them to the rule, as in SumRule(3.0, max_size=100)."
@@ -179,8 +183,8 @@ def as_batch_rule(
         )
     kind = NAMED[rule]
     if issubclass(kind, ThresholdRule):
-        return kind(threshold, max_size=max_size)
-    if (threshold, max_size) != (THRESHOLD, MAX_SIZE):
+        return kind(threshold, max_size=default_size if max_size is None else max_size)
+    if (threshold, max_size) != (THRESHOLD, None):
         raise InputDataError(
             'batch_threshold and max_batch_size have no effect where batch_rule is "one": leave '
             "them out, or use another rule."

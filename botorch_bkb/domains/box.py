@@ -119,6 +119,11 @@ class Box(BoundedDomain):
         return self.search.grid()
 
     @property
+    def default_max_batch_size(self) -> int:
+        r"""Two hundred: each point is searched for. Larger batches are asked for by ``ask(n)``."""
+        return 200
+
+    @property
     def default_max_dictionary(self) -> int:
         r"""A thousand, as for models: a step costs the square of it, and a new belief the cube."""
         return 1000

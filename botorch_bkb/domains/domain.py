@@ -70,6 +70,11 @@ class Domain(ABC):
         return None
 
     @property
+    def default_max_batch_size(self) -> int:
+        r"""The largest batch that a rule decides where the user gives none."""
+        return 10_000
+
+    @property
     def recurs(self) -> bool:
         r"""Whether the same points are chosen again and again. Over a box they are not."""
         return False

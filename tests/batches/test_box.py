@@ -7,7 +7,7 @@ import pytest
 import torch
 from botorch.acquisition.analytic import UpperConfidenceBound
 
-from botorch_bkb import InformationThreshold
+from botorch_bkb import BBKB, InformationThreshold
 from botorch_bkb.acquisition import EI, UCB, Greedy, InTurn, PureExploration, Thompson
 from botorch_bkb.batches import BoxBatch, DesignBatch, OneAtATime, SumRule
 from botorch_bkb.batches.box import BoxContext, hallucinated
@@ -322,3 +322,12 @@ def test_searches_start_at_the_best_point_and_at_the_last():
     batch.pick()
     starts = CUBE.from_unit(batch.starts())
     assert torch.allclose(starts, batch.inputs[[int(best), len(batch.inputs) - 1]])
+
+
+def test_much_noise_does_not_make_endless_batches():
+    optimizer = BBKB(bounds=BOUNDS, seed=0)
+    suggestion = optimizer.ask()
+    optimizer.tell(
+        suggestion, torch.rand(len(suggestion)), Yvar=torch.full((len(suggestion),), 1e4)
+    )
+    assert len(optimizer.ask(at_most=300)) == 200

@@ -248,5 +248,6 @@ def test_rows_have_no_numbers_and_what_was_observed_is_recommended(domain):
 def test_defaults(domain):
     box = domain(BOUNDS)
     assert box.default_oversampling == 2.0
+    assert box.default_max_batch_size == (200 if domain is Box else 10_000)
     assert box.keep_coordinates and box.dim == 2 and box.dtype == torch.float64
     assert box.checksum == domain(BOUNDS.clone()).checksum != domain(BOUNDS + 1e-9).checksum

@@ -57,7 +57,7 @@ class AdaBBKB(Optimizer):
         batch_rule: ``"one"``, ``"sum"``, ``"local"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
         batch_threshold: ``C~``: the factor by which variances may fall before feedback is needed.
-        max_batch_size: The largest number of points in a batch.
+        max_batch_size: The largest number of points in a batch; 10,000 by default.
         keep_coordinates: Whether the ``A x m`` coordinates of all arms are kept in memory.
         seed: Seed of all randomness.
 
@@ -100,7 +100,7 @@ class AdaBBKB(Optimizer):
         accuracy: float = 0.5,
         batch_rule: str | BatchRule = "sum",
         batch_threshold: float = 2.0,
-        max_batch_size: int = 10_000,
+        max_batch_size: int | None = None,
         keep_coordinates: bool = True,
         seed: int | None = None,
     ) -> None:

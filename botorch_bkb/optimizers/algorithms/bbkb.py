@@ -59,7 +59,8 @@ class BBKB(Optimizer):
         batch_rule: ``"one"``, ``"sum"``, ``"local"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
         batch_threshold: ``C~``: the factor by which variances may fall before feedback is needed.
-        max_batch_size: The largest number of points in a batch.
+        max_batch_size: The largest number of points in a batch that the rule decides; by default
+            10,000 over arms and 200 over a box, where each point is searched for.
         acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"nei"``, ``"pi"``, ``"thompson"``,
             ``"greedy"``, ``"explore"``, a function that makes a BoTorch acquisition function of a
             model, over a box also a class of BoTorch's, or an
@@ -116,7 +117,7 @@ class BBKB(Optimizer):
         accuracy: float = 0.5,
         batch_rule: str | BatchRule = "local",
         batch_threshold: float = 2.0,
-        max_batch_size: int = 10_000,
+        max_batch_size: int | None = None,
         acquisition: str | Acquisition | Factory | None = None,
         max_replicates: int | None = None,
         num_initial: int | None = None,
@@ -148,7 +149,9 @@ class BBKB(Optimizer):
                 max_dictionary=max_dictionary,
             ),
             confidence=Confidence(width, delta, norm_bound, noise_bound, accuracy),
-            batch=as_batch_rule(batch_rule, batch_threshold, max_batch_size),
+            batch=as_batch_rule(
+                batch_rule, batch_threshold, max_batch_size, domain.default_max_batch_size
+            ),
             acquisition=acquisition,
             seed=seed,
         )

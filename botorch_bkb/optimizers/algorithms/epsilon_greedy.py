@@ -48,7 +48,8 @@ class EpsilonGreedy(Optimizer):
         batch_rule: ``"one"``, ``"sum"``, ``"local"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
         batch_threshold: ``C~``: the factor by which variances may fall before feedback is needed.
-        max_batch_size: The largest number of points in a batch.
+        max_batch_size: The largest number of points in a batch that the rule decides; by default
+            10,000 over arms and 200 over a box, where each point is searched for.
         probability: The probability of a random arm.
         max_replicates: How often an arm may be evaluated in all; None for any number.
         num_initial: Size of the initial design, ``2 d + 2`` by default, but at most 30. Over arms
@@ -92,7 +93,7 @@ class EpsilonGreedy(Optimizer):
         accuracy: float = 0.5,
         batch_rule: str | BatchRule = "sum",
         batch_threshold: float = 2.0,
-        max_batch_size: int = 10_000,
+        max_batch_size: int | None = None,
         probability: float = 0.1,
         max_replicates: int | None = None,
         num_initial: int | None = None,
@@ -122,7 +123,9 @@ class EpsilonGreedy(Optimizer):
                 max_dictionary=max_dictionary,
             ),
             confidence=Confidence(width, delta, norm_bound, noise_bound, accuracy),
-            batch=as_batch_rule(batch_rule, batch_threshold, max_batch_size),
+            batch=as_batch_rule(
+                batch_rule, batch_threshold, max_batch_size, domain.default_max_batch_size
+            ),
             acquisition=Greedy(probability),
             seed=seed,
         )

@@ -44,7 +44,8 @@ class GPBUCB(Optimizer):
         batch_rule: ``"one"``, ``"sum"``, ``"local"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
         batch_threshold: ``C~``: the factor by which variances may fall before feedback is needed.
-        max_batch_size: The largest number of points in a batch.
+        max_batch_size: The largest number of points in a batch that the rule decides; by default
+            10,000 over arms and 200 over a box, where each point is searched for.
         acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``,
             ``"explore"``, a function that makes a BoTorch acquisition function of a model, over a
             box also a class of BoTorch's, or an :class:`~botorch_bkb.acquisition.Acquisition`.
@@ -88,7 +89,7 @@ class GPBUCB(Optimizer):
         delta: float = 0.1,
         batch_rule: str | BatchRule = "product",
         batch_threshold: float = 2.0,
-        max_batch_size: int = 10_000,
+        max_batch_size: int | None = None,
         acquisition: str | Acquisition | Factory = "ucb",
         max_replicates: int | None = None,
         num_initial: int | None = None,
@@ -113,7 +114,9 @@ class GPBUCB(Optimizer):
             model=Surrogate(covar_module, noise_var, refit, half_life),
             dictionary=AllPoints(max_dictionary),
             confidence=Confidence(width, delta, norm_bound, noise_bound),
-            batch=as_batch_rule(batch_rule, batch_threshold, max_batch_size),
+            batch=as_batch_rule(
+                batch_rule, batch_threshold, max_batch_size, domain.default_max_batch_size
+            ),
             acquisition=acquisition,
             seed=seed,
         )

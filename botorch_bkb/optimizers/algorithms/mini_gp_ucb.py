@@ -44,7 +44,7 @@ class MiniGPUCB(Optimizer):
             :class:`~botorch_bkb.batches.BatchRule`.
         batch_threshold: ``C``: a choice is held while standard deviations fall by no more than
             this.
-        max_batch_size: The largest number of points in a batch.
+        max_batch_size: The largest number of points in a batch; 10,000 by default.
         acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``,
             ``"explore"``, a function that makes a BoTorch acquisition function of a model, over a
             box also a class of BoTorch's, or an :class:`~botorch_bkb.acquisition.Acquisition`.
@@ -83,7 +83,7 @@ class MiniGPUCB(Optimizer):
         delta: float = 0.1,
         batch_rule: str | BatchRule = "hold",
         batch_threshold: float = 2.0,
-        max_batch_size: int = 10_000,
+        max_batch_size: int | None = None,
         acquisition: str | Acquisition | Factory = "ucb",
         num_initial: int | None = None,
         discrete_dims: Mapping[int, Sequence[float]] | None = None,
