@@ -249,6 +249,7 @@ class Study:
                 ax.hlines(places[-1], some[-1].low, some[-1].high, color=color, lw=1.2)
         ax.set_yticks(range(len(rows)), rows)
         ax.set(xscale="log", xlabel=f"{figure}, over {QLOGNEI}'s", ylim=(len(rows) - 0.4, -0.6))
+        ax.xaxis.set_minor_formatter("")  # a log scale over one decade would label every step
         ax.axhline(len(names) - 0.5, color="0.6", lw=0.8)
         ax.axvline(1, color="0.6", lw=0.8)
         ax.grid(alpha=0.3, axis="x")
