@@ -6,8 +6,9 @@ model's dtype, and all ``m x m`` algebra in float64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from botorch.exceptions.errors import InputDataError
@@ -33,6 +34,7 @@ from botorch_bkb.linalg import (
     safe_cholesky,
     solve_rows,
 )
+from botorch_bkb.single_points import SinglePoints, moments
 
 #: Number of training rows embedded at a time.
 CHUNK = 4096
@@ -113,6 +115,11 @@ def coordinates(kernel: Kernel, X: Tensor, points: Tensor, root: Tensor) -> Tens
     return solve_rows(root, kernel_matrix(kernel, X, points))
 
 
+def zero_mean(X: Tensor) -> Tensor:
+    r"""Return zeros, ``batch x q``."""
+    return X.new_zeros(X.shape[:-1])
+
+
 def chunks(n: int, size: int = CHUNK) -> Iterator[slice]:
     r"""Yield slices that cover ``range(n)``, at least one."""
     return (slice(start, min(start + size, n)) for start in range(0, max(n, 1), size))
@@ -179,7 +186,7 @@ class Belief:
         return self.factor.whitened(coordinates(kernel, X, self.points, self.factor.root))
 
     def _mean_and_projection(
-        self, kernel: Kernel, mean: Mean, X: Tensor, e: Embedding
+        self, kernel: Kernel, mean: Callable[[Tensor], Tensor], X: Tensor, e: Embedding
     ) -> tuple[Tensor, Tensor | None]:
         value, V = mean(X).double() + self.factor.mean(e), self._projection(kernel, X, e)
         if V is None or self.conditional is None:
@@ -222,7 +229,36 @@ class Belief:
         )
 
     def marginals(self, kernel: Kernel, mean: Mean, X: Tensor) -> tuple[Tensor, Tensor]:
-        r"""Compute posterior means and variances ``... x q`` in float64, without covariances."""
+        r"""Compute posterior means and variances ``... x q`` in float64, without covariances.
+
+        For kernels in closed form the derivatives with respect to ``X`` are analytic.
+        """
+        if (singles := self.single_points(kernel, X)) is None:
+            return self._marginals(kernel, mean, X)
+        value, var = moments(singles, X)
+        return mean(X).double() + value, var
+
+    def single_points(self, kernel: Kernel, X: Tensor) -> SinglePoints | None:
+        r"""Return the moments of single points, or None if autograd is needed for them.
+
+        Args:
+            kernel: The covariance module.
+            X: The points. If they require no gradient, but hyperparameters do, autograd is used.
+        """
+        if (form := closed_form(kernel)) is None:
+            return None
+        if torch.is_grad_enabled() and not X.requires_grad:
+            return None
+        extra = None if self.extra_points is None else form.read(self.extra_points)
+        general = partial(self._marginals, kernel, zero_mean)
+        singles = SinglePoints(
+            form, form.read(self.points), self.factor, extra, self.conditional, general
+        )
+        return singles if singles.is_covered else None
+
+    def _marginals(
+        self, kernel: Kernel, mean: Callable[[Tensor], Tensor], X: Tensor
+    ) -> tuple[Tensor, Tensor]:
         e = self.embed(kernel, X)
         value, V = self._mean_and_projection(kernel, mean, X, e)
         return value, self._diagonal(kernel, X, e, V)

@@ -1,7 +1,7 @@
 r"""Acquisition: what is maximised to pick the next point.
 
-The rules (:class:`UCB`, :class:`EI`, ...) are parts of optimizers. :class:`BudgetedUCB` and
-:func:`select_baseline` serve any BoTorch loop.
+The rules (:class:`UCB`, :class:`EI`, ...) are parts of optimizers. :class:`BudgetedUCB`,
+:class:`LogImprovement` and :func:`select_baseline` serve any BoTorch loop.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from botorch_bkb.acquisition.acquisitions import (
     as_acquisition,
 )
 from botorch_bkb.acquisition.baseline import select_baseline
+from botorch_bkb.acquisition.scores import LogImprovement
 
 if TYPE_CHECKING:
     from botorch_bkb.acquisition.budgeted_ucb import BudgetedUCB
@@ -37,6 +38,7 @@ __all__ = [
     "FromBoTorch",
     "Greedy",
     "InTurn",
+    "LogImprovement",
     "NoisyEI",
     "PureExploration",
     "Thompson",

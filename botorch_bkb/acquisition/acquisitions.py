@@ -220,8 +220,8 @@ class InTurn(Acquisition):
         acquisitions: The rules.
 
     Example:
-        The default over a box where hyperparameters are fitted. A wide bound leads elsewhere, and a
-        narrow one improves on the best point that is known:
+        The default over a box. A wide bound leads elsewhere, and a narrow one improves on the best
+        point that is known:
 
         >>> import torch
         >>> from botorch_bkb import BKB

@@ -3,7 +3,6 @@ r"""``BudgetedUCB``: upper confidence bounds that know of pending points."""
 from __future__ import annotations
 
 import torch
-from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import InputDataError
 from botorch.models.model import Model
@@ -11,8 +10,11 @@ from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from torch import Tensor
 
+from botorch_bkb.acquisition.closed import Partials
+from botorch_bkb.acquisition.scores import MarginalScore
 
-class BudgetedUCB(AnalyticAcquisitionFunction):
+
+class BudgetedUCB(MarginalScore):
     r"""The upper confidence bound of the papers, conditioned on pending points.
 
     .. code-block:: text
@@ -80,7 +82,9 @@ class BudgetedUCB(AnalyticAcquisitionFunction):
     @t_batch_mode_transform(expected_q=1)  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         r"""Return ``b`` bounds at ``b x 1 x d`` points."""
-        mean, sigma = self._mean_and_sigma(X)
-        assert sigma is not None
-        value = (mean if self.maximize else -mean) + self.width * sigma
-        return value.squeeze(-1)  # the one outcome
+        return super().forward(X)
+
+    def score(self, mean: Tensor, sd: Tensor) -> Partials:
+        r"""Return the bounds and their derivatives."""
+        sign = 1.0 if self.maximize else -1.0
+        return Partials(sign * mean + self.width * sd, sign, self.width)

@@ -15,7 +15,8 @@ from botorch.acquisition.analytic import AnalyticAcquisitionFunction
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_bkb.acquisition.closed import ClosedMarginals, Partials, Score
+from botorch_bkb.acquisition.closed import MIN_VARIANCE, ClosedMarginals, Partials, Score
+from botorch_bkb.models import DTCGP
 
 #: Improvements this many deviations away have an asymptotic logarithm.
 FAR = -1e3
@@ -45,6 +46,27 @@ class _Score(torch.autograd.Function):
         return gradient.view(ctx.shape).to(ctx.dtype), None, None
 
 
+class _ScoreOfMoments(torch.autograd.Function):
+    r"""A function of means and variances. Second derivatives use autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, var: Tensor, score: Score) -> Tensor:
+        sd = var.clamp_min(MIN_VARIANCE).sqrt()
+        value, by_mean, by_deviation = score(mean, sd)
+        ctx.score, ctx.by = score, (by_mean, by_deviation / (2 * sd) * (var > MIN_VARIANCE))
+        ctx.save_for_backward(mean, var)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, weight: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        if not torch.is_grad_enabled():
+            by_mean, by_var = ctx.by
+            return weight * by_mean, weight * by_var, None
+        mean, var = ctx.saved_tensors
+        value = ctx.score(mean, var.clamp_min(MIN_VARIANCE).sqrt()).value
+        return *torch.autograd.grad(value, (mean, var), weight, create_graph=True), None
+
+
 class HasClosedMarginals(ABC):
     r"""Base class of models of single points that may know them in closed form."""
 
@@ -69,8 +91,11 @@ def by_autograd(acquisition: AcquisitionFunction, X: Tensor) -> tuple[Tensor, Te
 class MarginalScore(AnalyticAcquisitionFunction):
     r"""Base class of acquisition functions that depend on mean and deviation of single points.
 
+    For a :class:`DTCGP` with an RBF or Matérn kernel the gradients are analytic.
+
     Args:
         model: A single-outcome model.
+        posterior_transform: Reduces several outcomes to one.
     """
 
     @abstractmethod
@@ -86,6 +111,10 @@ class MarginalScore(AnalyticAcquisitionFunction):
                 return _Score.apply(inputs, model.closed, self.score)
             at, var = model.closed.moments(inputs.reshape(-1, X.shape[-1]))
             return self.score(at, var.sqrt()).value.view(X.shape[:-2])
+        if isinstance(model, DTCGP) and self.posterior_transform is None:
+            found = (model.eval() if model.training else model).moments_of_single_points(X)
+            if found is not None:
+                return _ScoreOfMoments.apply(*found, self.score).squeeze(-1)
         mean, sd = self._mean_and_sigma(X)
         assert sd is not None
         return self.score(mean.squeeze(-1), sd.squeeze(-1)).value
@@ -118,9 +147,24 @@ class UpperBound(MarginalScore):
 class LogImprovement(MarginalScore):
     r"""The logarithm of the expected improvement over a value (BoTorch's numerics).
 
+    It has the values of BoTorch's ``LogExpectedImprovement``, with analytic gradients for a
+    :class:`DTCGP`.
+
     Args:
         model: A single-outcome model.
         best_f: The value to improve on.
+
+    Example:
+        >>> import torch
+        >>> from botorch.optim import optimize_acqf
+        >>> from botorch_bkb import DTCGP
+        >>> from botorch_bkb.acquisition import LogImprovement
+        >>> X = torch.linspace(0, 1, 20, dtype=torch.float64).unsqueeze(-1)
+        >>> Y = torch.sin(6 * X)
+        >>> improvement = LogImprovement(DTCGP(X, Y), best_f=Y.max())
+        >>> cube = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+        >>> optimize_acqf(improvement, cube, q=1, num_restarts=2, raw_samples=16)[0].shape
+        torch.Size([1, 1])
 
     Reference:
         Ament, Daulton, Eriksson, Balandat, Bakshy: Unexpected improvements to expected improvement

@@ -42,7 +42,7 @@ from botorch_bkb.models.appendable import Observations, detached
 from botorch_bkb.models.loss import Loss, fit
 from botorch_bkb.models.noise import noise_variances
 from botorch_bkb.models.prior import EmbeddedRows, NystromPrior
-from botorch_bkb.models.sparse import SparseGP
+from botorch_bkb.models.single import SinglePointGP
 from botorch_bkb.validation import (
     check_broadcast,
     check_dense,
@@ -54,7 +54,7 @@ from botorch_bkb.validation import (
 )
 
 
-class DTCGP(SparseGP):
+class DTCGP(SinglePointGP):
     r"""A sparse GP that is a drop-in replacement for ``SingleTaskGP``.
 
     The posterior is the deterministic training conditional (DTC) on a dictionary ``S`` of ``m``

@@ -109,8 +109,8 @@ class Optimizer(OptimizerBase):
         batch: When a batch is complete; one point at a time by default.
         acquisition: What is maximised: an :class:`~botorch_bkb.acquisition.Acquisition`, a name, a
             function that makes a BoTorch acquisition function of a model, or, over a box, a class
-            of BoTorch's. By default upper confidence bounds; over a box whose hyperparameters are
-            fitted, wide and narrow ones in turn.
+            of BoTorch's. By default upper confidence bounds; over a box with the heuristic width,
+            wide and narrow ones in turn.
         seed: Seed of all randomness.
 
     Example:
@@ -172,7 +172,7 @@ class Optimizer(OptimizerBase):
         model = Surrogate() if model is None else model
         confidence = Confidence() if confidence is None else confidence
         if acquisition is None:
-            acquisition = default_acquisition(domain, model, confidence)
+            acquisition = default_acquisition(domain, confidence)
         parts = Parts(
             domain=domain,
             model=model,

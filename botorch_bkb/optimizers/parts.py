@@ -44,15 +44,16 @@ from botorch_bkb.validation import level_of_user
 WIDE_AND_NARROW = InTurn((UCB(), UCB(share=0.25)))
 
 
-def default_acquisition(domain: Any, model: Any, confidence: Any) -> Acquisition:
+def default_acquisition(domain: Any, confidence: Any) -> Acquisition:
     r"""Return what is maximised where the user does not say it.
 
-    These are upper bounds. Over a box whose hyperparameters are fitted, with bounds that have no
-    guarantee, wide and narrow ones take turns. (The arguments are checked afterwards.)
+    These are upper bounds. Over a box with the heuristic width, wide and narrow ones take turns.
+    (The arguments are checked afterwards.)
     """
-    is_fitted = isinstance(domain, Box) and isinstance(model, Surrogate) and model.fits
-    is_plain = isinstance(confidence, Confidence) and confidence.width in (None, "heuristic")
-    return WIDE_AND_NARROW if is_fitted and is_plain else UCB()
+    is_plain = isinstance(domain, Box) and isinstance(confidence, Confidence)
+    if is_plain and confidence.width in (None, "heuristic") and confidence.norm_bound is None:
+        return WIDE_AND_NARROW
+    return UCB()
 
 
 @dataclass(frozen=True, eq=False)

@@ -231,7 +231,8 @@ def test_a_share_of_the_width_over_arms(n):
     [
         (Box(SQUARE), {}, InTurn((UCB(), UCB(0.25)))),
         (Box(SQUARE), {"model": Surrogate(RBFKernel())}, InTurn((UCB(), UCB(0.25)))),
-        (Box(SQUARE), {"model": Surrogate(**GIVEN)}, UCB()),
+        (Box(SQUARE), {"model": Surrogate(**GIVEN)}, InTurn((UCB(), UCB(0.25)))),
+        (Box(SQUARE), {"confidence": Confidence("theory", norm_bound=1.0)}, UCB()),
         (Box(SQUARE), {"confidence": Confidence(1.5)}, UCB()),
         (Tree(SQUARE), {}, UCB()),
         (Arms(SQUARE), {}, UCB()),

@@ -165,7 +165,7 @@ class TestWarning:
             dictionary=RidgeLeverageSampling(4.0, 20),
         )  # fmt: skip
         with pytest.warns(BotorchWarning, match=CAPPED) as caught:
-            rows = model.dictionary_indices
+            rows = model.eval().dictionary_indices
         share = unexplained(model.covar_module, X[rows], X)
         assert len(caught) == 1 and f"{100 * share:.2g} % of the prior" in str(caught[0].message)
         assert "max_size" in str(caught[0].message)

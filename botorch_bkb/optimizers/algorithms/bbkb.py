@@ -64,8 +64,8 @@ class BBKB(Optimizer):
         acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"nei"``, ``"pi"``, ``"thompson"``,
             ``"greedy"``, ``"explore"``, a function that makes a BoTorch acquisition function of a
             model, over a box also a class of BoTorch's, or an
-            :class:`~botorch_bkb.acquisition.Acquisition`. By default upper bounds; over a box whose
-            hyperparameters are fitted, wide and narrow ones in turn
+            :class:`~botorch_bkb.acquisition.Acquisition`. By default upper bounds; over a box with
+            the heuristic width, wide and narrow ones in turn
             (:class:`~botorch_bkb.acquisition.InTurn`).
         max_replicates: How often an arm may be evaluated in all; None for any number.
         num_initial: Size of the initial design, ``2 d + 2`` by default, but at most 30. Over arms

@@ -46,9 +46,12 @@ class GPBUCB(Optimizer):
         batch_threshold: ``C~``: the factor by which variances may fall before feedback is needed.
         max_batch_size: The largest number of points in a batch that the rule decides; by default
             10,000 over arms and 200 over a box, where each point is searched for.
-        acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``,
-            ``"explore"``, a function that makes a BoTorch acquisition function of a model, over a
-            box also a class of BoTorch's, or an :class:`~botorch_bkb.acquisition.Acquisition`.
+        acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"nei"``, ``"pi"``, ``"thompson"``,
+            ``"greedy"``, ``"explore"``, a function that makes a BoTorch acquisition function of a
+            model, over a box also a class of BoTorch's, or an
+            :class:`~botorch_bkb.acquisition.Acquisition`. By default upper bounds; over a box with
+            the heuristic width, wide and narrow ones in turn
+            (:class:`~botorch_bkb.acquisition.InTurn`).
         max_replicates: How often an arm may be evaluated in all; None for any number.
         num_initial: Size of the initial design, ``2 d + 2`` by default, but at most 30. Over arms
             there is one by default only where hyperparameters are fitted.
@@ -90,7 +93,7 @@ class GPBUCB(Optimizer):
         batch_rule: str | BatchRule = "product",
         batch_threshold: float = 2.0,
         max_batch_size: int | None = None,
-        acquisition: str | Acquisition | Factory = "ucb",
+        acquisition: str | Acquisition | Factory | None = None,
         max_replicates: int | None = None,
         num_initial: int | None = None,
         discrete_dims: Mapping[int, Sequence[float]] | None = None,

@@ -44,9 +44,12 @@ class GPUCB(Optimizer):
         delta: Failure probability of the bounds.
         batch_rule: ``"one"``, ``"sum"``, ``"local"``, ``"product"``, ``"hold"``, or a
             :class:`~botorch_bkb.batches.BatchRule`.
-        acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"pi"``, ``"thompson"``, ``"greedy"``,
-            ``"explore"``, a function that makes a BoTorch acquisition function of a model, over a
-            box also a class of BoTorch's, or an :class:`~botorch_bkb.acquisition.Acquisition`.
+        acquisition: ``"ucb"``, ``"ei"``, ``"mpi"``, ``"nei"``, ``"pi"``, ``"thompson"``,
+            ``"greedy"``, ``"explore"``, a function that makes a BoTorch acquisition function of a
+            model, over a box also a class of BoTorch's, or an
+            :class:`~botorch_bkb.acquisition.Acquisition`. By default upper bounds; over a box with
+            the heuristic width, wide and narrow ones in turn
+            (:class:`~botorch_bkb.acquisition.InTurn`).
         max_replicates: How often an arm may be evaluated in all; None for any number.
         num_initial: Size of the initial design, ``2 d + 2`` by default, but at most 30. Over arms
             there is one by default only where hyperparameters are fitted.
@@ -90,7 +93,7 @@ class GPUCB(Optimizer):
         noise_bound: float | None = None,
         delta: float = 0.1,
         batch_rule: str | BatchRule = "one",
-        acquisition: str | Acquisition | Factory = "ucb",
+        acquisition: str | Acquisition | Factory | None = None,
         max_replicates: int | None = None,
         num_initial: int | None = None,
         discrete_dims: Mapping[int, Sequence[float]] | None = None,
