@@ -29,11 +29,9 @@ from botorch_bkb.acquisition.moments import Marginals
 from botorch_bkb.acquisition.scores import LogImprovement, UpperBound
 from botorch_bkb.models.reading import read_model
 
-#: Seconds of the fit of 5,000 points, on one idle core, before likelihood and gradient were
-#: analytic, and the error of its predictions.
-EARLIER_FIT, EARLIER_ERROR = 117.0, 0.164
-#: Seconds of a value and gradient at four points, before they were analytic.
-EARLIER_SCORE = 0.96e-3
+#: CPU seconds of the fit of 5,000 points before likelihood and gradient were analytic, on the
+#: machine of the page, and the error of its predictions.
+EARLIER_FIT, EARLIER_ERROR = 111.2, 0.164
 
 LARGE_STEP, ZZ = "step, m = 200, closure built", "product Z'Z"
 SMALL_STEP, CHOLESKY = "exact step, closure built", "Cholesky factor and inverse"
@@ -42,6 +40,8 @@ SMALL_FIT, FIT_5000, FIT_LARGE = "build and fit, defaults", "fit, defaults", "fi
 UCB, LOG_EI = "UCB + gradient, 4 points", "LogEI + gradient, 4 points"
 PUBLIC = "ours on DTCGP"  # what users have: ``BudgetedUCB`` and ``LogImprovement``
 STOCK_ON_OURS, STOCK = "BoTorch's on DTCGP", "BoTorch's on SingleTaskGP"
+#: Seconds of a value and gradient of BoTorch's classes on ``DTCGP`` before they were analytic.
+EARLIER_SCORES = {UCB: 1.12e-3, LOG_EI: 1.42e-3}
 GIBIBYTES = 6
 
 
@@ -213,8 +213,9 @@ def scores(report: Report, sizes: tuple[int, int], effort: tuple[int, float]) ->
     times = cpu_best_of(cases, (effort[0], min(effort[1], 2.0)))
     for operation in (UCB, LOG_EI):
         ours = times[operation, OURS, n]
-        what = f"{operation}, m={m}: seconds of the earlier version ({EARLIER_SCORE:g}) over ours"
-        report.claim(what, ">= 8", EARLIER_SCORE / ours, EARLIER_SCORE / ours >= 8)
+        earlier = EARLIER_SCORES[operation]
+        what = f"{operation}, m={m}: seconds of the earlier version ({earlier:g}) over ours"
+        report.claim(what, ">= 8", earlier / ours, earlier / ours >= 8)
         for user, least in ((PUBLIC, 2.5), (STOCK_ON_OURS, 1.5)):
             ratio = times[operation, STOCK, m] / times[operation, user, n]
             what = f"{operation}, m={m}: {STOCK} over {user}"
