@@ -37,7 +37,7 @@ from botorch_bkb.dictionaries import Candidates, unexplained
 SEEDS = 3
 COLUMNS = ("part", "problem", "rule", "points", "figure", "runs", "mean", "sd")
 RULES = (HIGHEST, LOWERED, THINNED, RANDOM, PIVOTED, GREEDY)
-CAPS = (HIGHEST, LOWERED, THINNED, PIVOTED)
+CAPS = (HIGHEST, LOWERED, THINNED, PIVOTED, GREEDY)
 UNCAPPED, OURS, SGPR = "no cap", "DTCGP", "SGPR, learned points"
 ABALONE, GENERATED, BOX = "abalone", "generated arms", "Hartmann6 box"
 #: The largest dictionaries of BBKB, and numbers of results.
@@ -303,7 +303,7 @@ def draw(report: Report, models, regrets, sizes) -> None:
         for i, name in enumerate((UNCAPPED, *CAPS)):
             color = "0.5" if name == UNCAPPED else f"C{RULES.index(name)}"
             height = [mean(regrets, "regret", problem=problem, rule=name) for problem in RUNS]
-            axes[0, 2].bar(np.arange(3) + 0.16 * (i - 2), height, 0.15, color=color, label=name)
+            axes[0, 2].bar(np.arange(3) + 0.13 * (i - 2.5), height, 0.12, color=color, label=name)
         axes[0, 2].set_xticks(range(3), list(RUNS))
         axes[0, 2].set(title="BBKB with a cap", ylabel="regret over uniform policy's")
         axes[0, 2].legend(fontsize=7)
