@@ -110,7 +110,7 @@ def over_box(kind=Grid, *, scale=1.0, results=True, **parts) -> Optimizer:
     noise = NOISE if scale == 1 else None
     model = Surrogate(kernel(), noise, refit=False)
     domain = kind(BOUNDS, num_initial=6, acquisition_options=FAST)
-    optimizer = Optimizer(domain, model=model, seed=0, **parts)
+    optimizer = Optimizer(domain, model=model, seed=0, **{"acquisition": "ucb", **parts})
     if results:
         suggestion = optimizer.ask()
         optimizer.tell(suggestion, 30 * (scale - 1) - scale * suggestion.X.square().sum(-1))
