@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from botorch_bkb.belief import chunks
+from botorch_bkb.threads import one_thread
 
 #: Candidates that are evaluated at a time.
 CHUNK = 2048
@@ -117,10 +118,11 @@ def climb(
         value, gradient = acquisition.value_and_gradient(torch.from_numpy(x).to(starts))
         return -value.double().cpu().numpy(), -gradient.double().cpu().numpy()
 
-    X, losses, _ = fmin_l_bfgs_b_batched(
-        loss,
-        starts.double().cpu().numpy(),
-        bounds=cube.double().T.tolist(),
-        **{"factr": None, "ftol": TOLERANCE, **options},
-    )
+    with one_thread():
+        X, losses, _ = fmin_l_bfgs_b_batched(
+            loss,
+            starts.double().cpu().numpy(),
+            bounds=cube.double().T.tolist(),
+            **{"factr": None, "ftol": TOLERANCE, **options},
+        )
     return torch.from_numpy(X).to(starts).clamp(*cube), torch.from_numpy(-losses)

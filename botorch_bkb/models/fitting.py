@@ -30,6 +30,7 @@ from botorch_bkb.models.log_posterior import LogPosterior
 from botorch_bkb.models.loss import Loss, fit
 from botorch_bkb.models.reading import kernel_hyperparameters, read_parts
 from botorch_bkb.models.replicates import ReplicatedDTCGP
+from botorch_bkb.threads import one_thread
 from botorch_bkb.units import RewardUnits
 
 #: The improvement of the log posterior, in nats, below which a fit from earlier results ends.
@@ -42,6 +43,8 @@ FIRST_STEP = 1 / 3
 LARGE = 2**18
 #: The improvement of the log posterior, in nats, below which such a fit ends.
 ROUGHLY = 1.0
+#: Number of rows up to which a fit uses one thread.
+FEW = 300
 #: The least noise variance at the start; BoTorch's lower bound is 1e-4.
 LEAST_NOISE = 1.01e-4
 
@@ -304,7 +307,8 @@ class DirectFit(Fit[Array]):
         return nats / len(self.posterior.targets)
 
     def _minimum(self, position: Array, ftol: float, first_step: float = 1.0) -> Array:
-        found, loss = self._coordinates.minimise(position, first_step, ftol=ftol)
+        with one_thread(wanted=len(self.posterior.targets) <= FEW):
+            found, loss = self._coordinates.minimise(position, first_step, ftol=ftol)
         if not math.isfinite(loss):
             raise NotPSDError(f"The log posterior is {-loss} there.")
         return found
